@@ -65,7 +65,7 @@ const NO_HISTORY: CacheHistory = { uselessCount: 0, cacheableAt: 0, suggestedTok
 
 /** The cached locks of one client. */
 export class CachedLocks {
-  readonly engine: Engine;
+  readonly #engine: Engine;
   /** The store does not push recalls. */
   readonly polls: boolean;
   /** Every grant that is idle, or was and may be again. */
@@ -77,7 +77,7 @@ export class CachedLocks {
   #unsettled: CachedGrant[] = [];
 
   constructor(engine: Engine, { recall }: Traits) {
-    this.engine = engine;
+    this.#engine = engine;
     this.polls = recall === "recheck";
   }
 
@@ -115,7 +115,7 @@ export class CachedLocks {
 
   /** Also when nothing else keeps the process alive. */
   readonly giveBackAll = (): void => {
-    const now = this.engine.clock.now();
+    const now = this.#engine.clock.now();
     for (const grant of this.listIdle()) if (grant.isIdle) grant.giveBack(now);
   };
 
@@ -142,7 +142,7 @@ export class CachedLocks {
     if (wasReused || name === null) return;
     const uselessCount = (this.#histories.get(name)?.uselessCount ?? 0) + 1;
     const backoffMs = uselessCount < 2 ? 0 : Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (uselessCount - 2));
-    this.#record(name, { uselessCount, cacheableAt: now + backoffMs * (0.5 + this.engine.random()) });
+    this.#record(name, { uselessCount, cacheableAt: now + backoffMs * (0.5 + this.#engine.random()) });
   }
 
   #record(name: string, change: Partial<CacheHistory>): void {

@@ -20,7 +20,7 @@ import { DeferredStarts } from "./deferred-starts.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
 import type { HandoffLimits } from "./grant.ts";
-import { isExclusive } from "./grant.ts";
+import { isExclusive, NO_HANDOFFS, STRICT_ORDER } from "./grant.ts";
 import { HandoffChain } from "./handoff-chain.ts";
 import { Interceptors } from "./interceptors.ts";
 import type { LocalHold } from "./local-hold.ts";
@@ -102,7 +102,8 @@ export class Client {
   async releaseAll(): Promise<void> {
     if (this.#context === null) return;
     const { engine } = this.#context;
-    for (const { listener } of engine.listClaims()) listener.onReleaseAll();
+    const now = engine.clock.now();
+    for (const { listener } of engine.listClaims()) listener.giveBack(now);
     await engine.whenIdle();
   }
 
@@ -241,12 +242,12 @@ export class Client {
     const canShare = isExclusive(target.locks);
     if (order !== "process" || !canShare) {
       const isStrict = order === "strict" && canShare && target.locks.length === 1;
-      return new LocalQueue(context, target, ttl, null, isStrict);
+      return new LocalQueue(context, target, ttl, isStrict ? STRICT_ORDER : NO_HANDOFFS);
     }
     const name = this.#queueName(target, ttl);
     let queue = context.queues.get(name);
     if (queue === undefined) {
-      queue = new LocalQueue(context, target, ttl, name);
+      queue = new LocalQueue(context, target, ttl, context.handoffLimits, name);
       context.queues.add(name, queue);
     }
     return queue;
@@ -305,8 +306,8 @@ export class Client {
       for (const part of parts) {
         // a signal that is already aborted fires no event any more
         settings.signal?.throwIfAborted();
-        // all parts share one deadline; 0 would mean "do not wait", so a part that starts late still gets one try
-        const waitMs = settings.waitMs === 0 ? 0 : Math.max(deadline - clock.now(), 1);
+        // all parts share one deadline; a part that starts late still asks once
+        const waitMs = Math.max(deadline - clock.now(), 1);
         const localHold = await new Promise<LocalHold | null>((resolve, reject) =>
           this.#enqueue(context, part, { ...settings, waitMs }, resolve, reject),
         );
@@ -324,9 +325,9 @@ export class Client {
   }
 
   /** Called when a key was lost before all were held. @throws LockTimeoutError, StoreError if no time is left to retry */
-  #checkDeadline({ keys }: LockTarget, { waitMs }: AcquireSettings, startedAt: number): void {
+  #checkDeadline({ keys }: LockTarget, { wait, waitMs }: AcquireSettings, startedAt: number): void {
     const { driver, settings } = this;
-    if (waitMs === 0) throw new StoreError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys });
+    if (!wait) throw new StoreError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys });
     const waitedMs = settings.clock.now() - startedAt;
     if (waitedMs < waitMs) return;
     const waited = `waited ${formatDuration(waitedMs)} for ${formatKeys(keys)}`;
@@ -357,8 +358,10 @@ export class Client {
   }
 }
 
-function toHandoffLimits({ handoffs, handoffMs }: ClientSettings, { recall }: Traits): HandoffLimits {
-  return { handoffs, handoffMs, isRecallable: recall === "push" };
+/** The limits of a grant that several requests share. */
+function toHandoffLimits({ handoffs, handoffMs }: ClientSettings, { recall, reportsBreaks }: Traits): HandoffLimits {
+  if (reportsBreaks === false) return NO_HANDOFFS;
+  return { handoffs, handoffMs, isRecallable: recall === "push", isStrict: false };
 }
 
 /** Equal for requests with the same locks and ttl. Keys have no control characters, so names cannot collide. */

@@ -25,7 +25,6 @@ import { MAX_BATCH, ReleaseQueue, splitBatches } from "./release-queue.ts";
 import type { EarlyRun, ScheduledTask } from "./scheduler.ts";
 import { Scheduler } from "./scheduler.ts";
 import { StoreMonitor } from "./store-monitor.ts";
-import { Successors } from "./successors.ts";
 
 /**
  * Which calls are sent early, together with those that are due: by time, and by share of their own lease.
@@ -43,14 +42,19 @@ export type ListenerEffect = Exclude<Effect, "ask" | "renew" | "release">;
 /** The part of the client that has a claim. Called synchronously; may start or release claims in turn. */
 export interface ClaimListener {
   onEffect(effect: ListenerEffect, now: number): void;
-  /** The claim, which waits, is the successor of this held one, whose holder has released it: it takes it over, with this token. */
-  onSuccession(activeClaim: ActiveClaim, token: bigint, now: number): void;
   /** A renewal of the held claim is about to be sent: how many tokens it should have in all; 0: as many as it has. */
   tokensToRenew(): number;
   /** The client closes: no request may wait any longer. */
   onClose(error: ClosedError): void;
-  /** Gives up a lock that is held, although its holder has not released it. */
-  onReleaseAll(): void;
+  /** Gives up the lock if the claim is held: an idle one, or one whose holder has not released it. */
+  giveBack(now: number): void;
+}
+
+/** The claims of this client that the store has named in a grant: they wait directly behind it. See grant.ts. */
+interface NamedSuccessors {
+  /** The first token of that grant. */
+  readonly token: bigint;
+  readonly ids: readonly ClaimId[];
 }
 
 /** The engine of a claim. */
@@ -62,7 +66,7 @@ interface ActiveClaimEngine {
 export class ActiveClaim implements ScheduledTask {
   readonly claim: Claim;
   readonly settings: ClaimSettings;
-  /** Changes when an attached claim is confirmed. */
+  /** Changes when an attached claim is confirmed, and when a grant passes to a successor. */
   listener: ClaimListener;
   state: ClaimState;
   /** When the last call for this claim was sent. One ttl later the store has dropped the claim. */
@@ -75,8 +79,7 @@ export class ActiveClaim implements ScheduledTask {
   onReleased: ReleaseCallback = noop;
   /** The release in progress. A late answer that shows an entry in the queue causes a second one, which may arrive first. */
   pendingRelease: PendingRelease | null = null;
-  /** The claims of this client that wait directly behind it, as its grant has named them. */
-  successors: Successors | null = null;
+  successors: NamedSuccessors | null = null;
   readonly mayRunEarly = true;
   dueAt = 0;
   heapIndex = -1;
@@ -202,10 +205,23 @@ export class Engine {
     return this.#addClaim(claim, settings, listener, firstStep, now);
   }
 
-  /** Releases a claim, held or waiting. `onReleased` receives the store's reply exactly once, possibly late. */
-  release(activeClaim: ActiveClaim, onReleased?: ReleaseCallback, now: number = this.clock.now()): void {
-    if (onReleased !== undefined) activeClaim.onReleased = onReleased;
+  /** Releases a claim, held or waiting. */
+  release(activeClaim: ActiveClaim, now: number = this.clock.now()): void {
     this.#apply(activeClaim, { type: "released" }, now);
+  }
+
+  /**
+   * Releases a lock, and says whether it was held until now. If its lease was valid by the local clock (`isHeld`), it was, unless the store
+   * answers within the lease that the claim did not exist. Else it was lost, unless the store answers that the claim existed.
+   */
+  releaseLock(activeClaim: ActiveClaim, isHeld: boolean, now: number): Promise<boolean> {
+    const { state } = activeClaim;
+    const expiresAt = state.status === "held" ? this.#elapsedMs(state.deadline) : 0;
+    return new Promise((resolve) => {
+      activeClaim.onReleased = (existed) =>
+        resolve(isHeld ? existed !== false || this.#elapsedMs(this.observe()) >= expiresAt : existed === true);
+      this.release(activeClaim, now);
+    });
   }
 
   /** The holder has exceeded maxHold: gives the lock up although its lease has not ended. */
@@ -260,14 +276,9 @@ export class Engine {
     return isReusable(state, now, this.#epoch, settings);
   }
 
-  /** The time plus all suspensions detected so far, for intervals that may span one. */
-  elapsedMs(now: number): number {
-    return now + this.suspendedMs;
-  }
-
-  /** Takes the next successor of a held claim, with its token; null: there is none. */
-  takeSuccessor(activeClaim: ActiveClaim): { readonly successor: ActiveClaim; readonly token: bigint } | null {
-    return activeClaim.successors?.takeNext(activeClaim, (id) => this.#claims.get(id)) ?? null;
+  /** Returns the live claim of this client with this id. */
+  find(id: ClaimId): ActiveClaim | undefined {
+    return this.#claims.get(id);
   }
 
   /** Returns a copy of the list of live claims. */
@@ -284,7 +295,7 @@ export class Engine {
     if (answer.state === "held") this.observe(now);
     activeClaim.recordAnswer(answer, now);
     if (answer.state === "held" && answer.successors !== undefined)
-      activeClaim.successors = new Successors(answer.token, answer.successors);
+      activeClaim.successors = { token: answer.token, ids: answer.successors };
     this.#apply(activeClaim, { type: "pushed", answer }, now);
   }
 
@@ -476,6 +487,11 @@ export class Engine {
       this.scheduler.runEarly(now, early, MAX_BATCH - (pendingCount % MAX_BATCH));
     }
     this.scheduler.arm();
+  }
+
+  /** The time plus all suspensions detected so far, for intervals that may span one. */
+  #elapsedMs(now: number): number {
+    return now + this.suspendedMs;
   }
 
   #onSuspend(byMs: number): void {

@@ -1,22 +1,29 @@
 /**
- * The waiters of this process for the same keys, their local holder, and the one claim that represents them at the store. A
- * request that cannot share a claim has a local queue of its own.
+ * The waiters of this process for the same keys, and what they have of the lock: a claim that is pending at the store on behalf of the first
+ * waiter, or a grant with its local holder.
  *
  *   no claim   no local request wants the keys (then the queue is deleted), or the next claim is about to start
- *   pending    the claim is being requested or waits at the store, for the first waiter
- *   granted    a local hold has the lock, and the other requests wait; or it is idle, and none does (grant.ts)
+ *   pending    the claim is being requested or waits at the store
+ *   granted    a local hold has the lock, and the other requests wait; or the grant is idle, and none does
  *
- * Invariants
- * - A local queue has at most one live claim, pending or granted. A lost claim leaves the queue at once: its local hold keeps it until the
- *   holder's code has ended, but local waiters can queue at the store without waiting for that code.
- * - A claim serves another request (idle, by a hand-off, or as its successor) only if, by clocks that are read for it, enough of the
- *   lease is left, the last call did not fail, the store has answered since its connection broke (a store that came back empty may
- *   have granted the lock to another client), and a token of the range is unused; an idle one also only if no recall has come. Else
- *   the claim is released, and the request makes a new one.
+ * Between two users of the lock in this process:
+ *
+ *   1  the first one calls release(). The clocks are read, which may show that the lock was lost meanwhile
+ *   2  the grant decides (grant.ts): "handOn", "keep" or "end"
+ *   3  handOn: the first waiter gets a local hold of its own, under the same claim, with the next token. Its promise resolves in this turn of
+ *      the event loop, or in the next one if hand-offs have gone on for a while (handoff-chain.ts). The store hears nothing of it
+ *      keep: the next request that comes, if the grant may still be used then, gets it as at 3, without a call (reuse(), enqueue())
+ *      end: the claim is released, and a new one for the first waiter goes to the end of the store's queue, in the same batch of calls
+ *
+ * Most requests for the same exclusive locks share a queue. Others (in strict order, with a claim of their own, readers, semaphores) have one
+ * each, with one waiter; in strict order a grant may pass from one queue to another.
+ *
+ * Invariant: a local queue has at most one live claim, pending or granted. A lost claim leaves the queue at once: its local hold keeps it until
+ * the holder's code has ended, but local waiters can queue at the store without waiting for that code.
  */
 
 import type { ClosedError } from "../errors.ts";
-import { describePause, formatKeys, isFatalError, StoreError, StorePausedError, wrapStoreError } from "../errors.ts";
+import { isFatalError } from "../errors.ts";
 import type { Claim, Traits } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
 import type { Counts } from "../util/counts.ts";
@@ -38,12 +45,12 @@ import type { AcquireSettings, ClientSettings } from "./options.ts";
 import { toClaimSettings } from "./options.ts";
 import type { QueueEvents } from "./queue-events.ts";
 import type { QueueReader } from "./queue-reader.ts";
+import { failedError, isAsking, isFailing, lateError, notBusyError } from "./rejections.ts";
 import { createTimeoutError } from "./timeout-error.ts";
 import type { TokenFloors } from "./token-floors.ts";
 import type { Waiter, WaiterQueue } from "./waiter.ts";
 
 const MAX_RESTART_DELAY_MS = 1_000;
-const NO_HANDOFFS: HandoffLimits = { handoffs: 1, handoffMs: 0, isRecallable: false };
 
 /** What the local queues of one client share. */
 export interface ClientContext {
@@ -57,6 +64,7 @@ export interface ClientContext {
   readonly cachedLocks: CachedLocks;
   readonly handoffChain: HandoffChain;
   readonly deferredStarts: DeferredStarts;
+  /** Those of the queues that several requests share. */
   readonly handoffLimits: HandoffLimits;
   /** How many requests in strict order wait for each key. */
   readonly strictWaits: Counts;
@@ -68,18 +76,14 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   readonly context: ClientContext;
   readonly target: LockTarget;
   readonly #ttl: number | "session";
+  readonly #limits: HandoffLimits;
   /** The name in `context.queues`; null: other requests cannot join this queue. */
   readonly #name: string | null;
   readonly #waiters = new LinkedList<Waiter>();
-  readonly #limits: HandoffLimits;
-  /** How many tokens the last range suggests for the next one. */
-  #suggestedCount: number;
   #pendingClaim: ActiveClaim | null = null;
   #grant: Grant | null = null;
-  /** Its one request is in strict order, of one exclusive key: its claim may have successors, and be one (successors.ts). */
-  readonly #isStrict: boolean;
-  /** How many of the waiters have `wait: false`: they stay until the store has answered whether they may have the lock. */
-  #tryCount = 0;
+  /** How many tokens the last range suggests for the next one. */
+  #suggestedCount: number;
   /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
 
@@ -87,33 +91,32 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     context: ClientContext,
     target: LockTarget,
     ttl: number | "session",
-    name: string | null,
-    isStrict = false,
+    limits: HandoffLimits,
+    name: string | null = null,
   ) {
     this.context = context;
     this.target = target;
     this.#ttl = ttl;
+    this.#limits = limits;
     this.#name = name;
-    this.#isStrict = isStrict;
     this.#suggestedCount = name === null ? 1 : context.cachedLocks.suggestedTokens(name);
-    this.#limits = name === null || context.traits.reportsBreaks === false ? NO_HANDOFFS : context.handoffLimits;
   }
 
   enqueue(waiter: Waiter): void {
+    const { wait } = waiter.settings;
     const isBusy = this.#hasClaim && !this.#isIdle;
     // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
     waiter.join(this);
     this.#waiters.push(waiter);
-    if (!waiter.wait) this.#tryCount++;
-    if (this.#isStrict) this.context.strictWaits.add(this.#key);
+    if (this.#limits.isStrict) this.context.strictWaits.add(this.#key);
     this.context.queueEvents.emitRequested(waiter);
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
     if (this.#isIdle) return this.#grantIdle(waiter.startedAt);
     if (!isBusy) return this.#hasClaim ? undefined : this.#startFor(waiter);
-    if (waiter.wait) return this.context.queueEvents.emitWaiting(waiter);
+    if (wait) return this.context.queueEvents.emitWaiting(waiter);
     // while the first call is under way the lock may be free, or the store down: unknown is not busy
-    if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#rejectBusy(waiter, this.#pendingClaim);
+    if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#refuse(waiter, this.#pendingClaim);
   }
 
   /**
@@ -135,10 +138,17 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   timeOut(waiter: Waiter): void {
-    if (this.#pendingClaim !== null && isFailing(this.#pendingClaim))
-      return this.#rejectFailing(waiter, this.#pendingClaim);
-    this.#timeOutWaiter(waiter, this.context.engine.clock.now() - waiter.startedAt);
+    const pendingClaim = this.#pendingClaim;
+    if (pendingClaim !== null && isFailing(pendingClaim))
+      return this.withdraw(waiter, failedError(pendingClaim, waiter.target.keys));
+    this.#rejectBusy(waiter, this.context.engine.clock.now() - waiter.startedAt);
   }
+
+  onClose(error: ClosedError): void {
+    for (const waiter of [...this.#waiters]) this.withdraw(waiter, error);
+  }
+
+  // What happens to the claim at the store.
 
   onEffect(effect: ListenerEffect, now: number): void {
     switch (effect) {
@@ -167,127 +177,20 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     return grant.tokensToRenew();
   }
 
-  release(localHold: LocalHold): boolean | Promise<boolean> {
-    const { engine, queueEvents, strictWaits } = this.context;
-    const { activeClaim, settings } = localHold;
-    const now = engine.clock.now();
-    if (localHold === this.#grant?.holder) engine.observe(now, activeClaim); // may find that the lock is lost
-    engine.scheduler.cancel(localHold);
-    const grant = this.#grant;
-    if (grant === null || grant.holder !== localHold) {
-      // lost before: its claim is no longer in this queue, and is released now that the holder's code has ended
-      engine.release(activeClaim);
-      return false;
-    }
-    const isHeld = activeClaim.isHeld(now);
-    grant.holder = null;
-    queueEvents.emitReleased(localHold);
-    // a listener of the event may have withdrawn the last request, and with it the claim
-    if (this.#grant !== grant) return isHeld;
-    const isUsable = isHeld && engine.isReusable(activeClaim, now);
-    const isWantedHere = isUsable && this.#waiters.size > 0;
-    if (isHeld) this.#syncTokens(grant);
-    const mayKeep = isUsable && !isWantedHere && this.#mayKeep(activeClaim, settings, now);
-    switch (isHeld ? grant.next(now, isWantedHere, mayKeep) : "end") {
-      case "keep":
-        grant.becomeIdle(now, settings.cacheMs);
-        return true;
-      case "handOn":
-        this.#handOn(grant, grant.takeToken(), now);
-        return true;
-      case "end": {
-        if (isUsable && this.#passToSuccessor(grant, now)) return true;
-        if (isHeld) this.#suggestedCount = grant.suggestedCount;
-        if (settings.cacheMs > 0) this.#rememberTokens();
-        const released = this.#releaseToStore(activeClaim, isHeld, now);
-        // its holder need not wait for the store, and can request the lock again behind those who wait here
-        return isWantedHere || (isHeld && this.#isStrict && strictWaits.has(this.#key)) ? true : released;
-      }
-    }
-  }
-
-  giveBack(now: number): void {
-    const grant = this.#grant as Grant;
-    grant.suggestTokens(!grant.hasTokens);
-    this.#suggestedCount = grant.suggestedCount;
-    this.#rememberTokens();
-    this.#leaveGrant(grant);
-    this.context.engine.release(grant.activeClaim, undefined, now);
-    this.#startNext(now);
-  }
-
-  /** Releases the claim although the local holder has not released it. */
-  onReleaseAll(): void {
-    const { engine, queueEvents } = this.context;
-    const now = engine.clock.now();
-    if (this.#isIdle) return this.giveBack(now);
-    const localHold = this.#grant?.holder;
-    if (localHold == null) return;
-    engine.scheduler.cancel(localHold);
-    void this.#releaseToStore(localHold.activeClaim, true, now);
-    queueEvents.emitReleased(localHold);
-    localHold.lose("released");
-  }
-
-  onClose(error: ClosedError): void {
-    for (const waiter of [...this.#waiters]) this.withdraw(waiter, error);
-  }
-
-  transferOut(localHold: LocalHold): void {
-    const { engine } = this.context;
-    // released meanwhile: it is not this holder's claim any more
-    if (localHold.isOpen) engine.forget(localHold.activeClaim);
-    localHold.refCount = 0;
-    const grant = this.#grant;
-    if (localHold !== grant?.holder) return; // lost meanwhile: the queue has a new claim, or none
-    this.#leaveGrant(grant);
-    engine.scheduler.cancel(localHold);
-    this.#startNext();
-    this.context.queueEvents.emitDetached(localHold);
-  }
-
-  /** Takes over a claim that was made elsewhere and is held: from now on its events come here. */
-  takeOver(activeClaim: ActiveClaim, token: bigint): LocalHold {
-    const { engine, settings } = this.context;
-    const now = engine.clock.now();
-    activeClaim.listener = this;
-    this.#grant = this.#createGrant(activeClaim, now);
-    const origin = { target: this.target, request: nextRequest(), settings };
-    const localHold = this.#hold(this.#grant, origin, token, now);
-    this.#recordTokens(token, 1);
-    this.context.queueEvents.emitAttached(localHold);
-    return localHold;
-  }
-
-  /** Takes over the claim of another queue, whose holder has released it: the own one, which waits, is withdrawn. */
-  onSuccession(activeClaim: ActiveClaim, token: bigint, now: number): void {
-    const ownClaim = this.#pendingClaim as ActiveClaim;
-    const grant = this.#createGrant(activeClaim, now);
-    activeClaim.listener = this;
-    this.#pendingClaim = null;
-    this.#grant = grant;
-    this.context.engine.release(ownClaim, undefined, now);
-    this.#handOn(grant, token, now);
-  }
-
   #onGranted(now: number): void {
     const activeClaim = this.#pendingClaim as ActiveClaim;
     if (activeClaim.state.status !== "held") return;
     this.#restarts = 0;
-    const { token, tokenCount } = activeClaim.state;
     const grant = this.#createGrant(activeClaim, now);
-    this.#pendingClaim = null;
-    this.#grant = grant;
-    this.#recordTokens(token, tokenCount);
-    this.#grantNext(grant, grant.takeToken(), now);
-    if (this.#tryCount > 0) this.#rejectTries(null);
+    this.#grantNext(grant, now);
+    if (this.#waiters.size > 0) this.#refuseAll(null);
   }
 
   #onNotGranted(): void {
     const pendingClaim = this.#pendingClaim as ActiveClaim;
     const head = this.#waiters.first;
     if (head !== null && !isFailing(pendingClaim)) this.context.queueEvents.emitWaiting(head);
-    this.#rejectTries(pendingClaim);
+    this.#refuseAll(pendingClaim);
   }
 
   #onRecalled(now: number): void {
@@ -302,19 +205,17 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     const { driver } = this.context.engine;
     const pendingClaim = this.#pendingClaim as ActiveClaim;
     this.#pendingClaim = null;
-    if (effect === "refuse") this.#rejectTries(pendingClaim);
-    if (effect === "expire") {
-      this.#rejectWith(
-        this.#listTries(),
-        (keys) => new StoreError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
-      );
-      this.#restarts++;
-    }
-    if (effect === "reject") {
-      const { failure } = pendingClaim;
-      // after a transient error the requests that wait keep waiting
-      const rejected = isFatalError(failure) ? [...this.#waiters] : this.#listTries();
-      this.#rejectWith(rejected, (keys) => wrapStoreError(failure, `could not acquire ${formatKeys(keys)}`, keys));
+    if (effect === "refuse") this.#refuseAll(pendingClaim);
+    else {
+      // unless the error is fatal, the requests that wait keep waiting
+      const isFatal = effect === "reject" && isFatalError(pendingClaim.failure);
+      for (const waiter of isFatal ? [...this.#waiters] : this.#listWithoutWait()) {
+        if (waiter.queue !== this) continue; // as in #refuseAll()
+        const { keys } = waiter.target;
+        this.#removeFromList(waiter);
+        waiter.reject(effect === "expire" ? lateError(driver.name, keys) : failedError(pendingClaim, keys));
+      }
+      if (effect === "expire") this.#restarts++;
     }
     this.#startNext();
   }
@@ -335,10 +236,21 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     holder.lose(reason);
   }
 
+  // The next claim.
+
   /** A request that is aborted in the turn in which it was made sends nothing. */
   #startFor({ settings, startedAt }: Waiter): void {
     if (settings.signal === undefined) return this.#startIfNone(startedAt);
     this.context.deferredStarts.add(() => this.#startIfNone(startedAt));
+  }
+
+  #startNext(now?: number): void {
+    const { engine, queues } = this.context;
+    // a listener of an event has requested the same keys, and so started the claim
+    if (this.#hasClaim) return;
+    if (this.#waiters.size > 0) return this.#startIfNone(now ?? engine.clock.now());
+    // or it has come after this queue was deleted: then another one has the name
+    if (this.#name !== null && queues.get(this.#name) === this) queues.delete(this.#name);
   }
 
   #startIfNone(now: number): void {
@@ -348,19 +260,19 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   #startClaim(now: number): void {
-    const head = this.#waiters.first as Waiter;
+    const { settings: headSettings } = this.#waiters.first as Waiter;
     const { engine, settings, tokenFloors, traits, cachedLocks } = this.context;
-    const isCached = this.#name !== null && head.settings.cacheMs > 0;
+    const isCached = this.#name !== null && headSettings.cacheMs > 0;
     const claim: Claim = {
       id: randomId(),
       locks: this.target.locks,
       ttlMs: this.#ttl,
       tokenCount: tokensToRequest(this.#limits, this.#waiters.size, this.#suggestedCount, isCached),
       floor: tokenFloors.floor(this.target.locks),
-      wait: head.wait,
-      label: head.settings.label,
+      wait: headSettings.wait,
+      label: headSettings.label,
       recall: this.#name !== null && traits.recall !== false,
-      successors: this.#isStrict,
+      successors: this.#limits.isStrict,
     };
     cachedLocks.giveBackFor(claim.locks, now);
     const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, engine.random(), MAX_RESTART_DELAY_MS);
@@ -368,73 +280,162 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#pendingClaim = engine.start(claim, claimSettings, this, now, delayMs);
   }
 
-  #createGrant(activeClaim: ActiveClaim, now: number): Grant {
-    return new Grant(this, this.context.cachedLocks, this.#name, this.#limits, activeClaim, now);
+  // The grant and its holders.
+
+  release(localHold: LocalHold): boolean | Promise<boolean> {
+    const { engine, queueEvents } = this.context;
+    const { activeClaim, settings } = localHold;
+    const now = engine.clock.now();
+    if (localHold === this.#grant?.holder) engine.observe(now, activeClaim); // may find that the lock is lost
+    engine.scheduler.cancel(localHold);
+    const grant = this.#grant;
+    if (grant?.holder !== localHold) {
+      // lost before: its claim is no longer in this queue, and is released now that the holder's code has ended
+      engine.release(activeClaim);
+      return false;
+    }
+    const isHeld = activeClaim.isHeld(now);
+    grant.holder = null;
+    queueEvents.emitReleased(localHold);
+    // a listener of the event may have withdrawn the last request, and with it the claim
+    return this.#grant === grant ? this.#afterRelease(grant, isHeld, settings.cacheMs, now) : isHeld;
   }
 
-  #grantNext(grant: Grant, token: bigint, now: number, isHandoff = false): void {
+  /** The holder has released the lock: hands the grant on, keeps it, or ends it. */
+  #afterRelease(grant: Grant, isHeld: boolean, cacheMs: number, now: number): boolean | Promise<boolean> {
+    const receiver = this.#findReceiver(grant);
+    switch (isHeld ? grant.next(now, receiver !== null, cacheMs) : "end") {
+      case "handOn":
+        this.#handOn(grant, receiver as LocalQueue, now);
+        return true;
+      case "keep":
+        grant.becomeIdle(now, cacheMs);
+        return true;
+      case "end":
+        return this.#end(grant, isHeld, cacheMs, now);
+    }
+  }
+
+  /** The queue whose first request is the next one: this one, or in strict order that of the successor; null: there is none. */
+  #findReceiver(grant: Grant): LocalQueue | null {
+    if (this.#waiters.size > 0) return this;
+    // the claims that wait are those of local queues
+    return (grant.findSuccessor()?.listener ?? null) as LocalQueue | null;
+  }
+
+  #handOn(grant: Grant, receiver: LocalQueue, now: number): void {
+    if (receiver !== this) this.#passTo(receiver, grant, now);
+    receiver.#grantNext(grant, now, true);
+    this.context.queueEvents.emitHandedOff(receiver.#grant?.holder ?? null);
+  }
+
+  /** In strict order: the queue of the successor takes the grant over, and its own claim, which waits, is withdrawn. */
+  #passTo(successor: LocalQueue, grant: Grant, now: number): void {
+    const ownClaim = successor.#pendingClaim as ActiveClaim;
+    this.#grant = null;
+    grant.activeClaim.listener = successor;
+    successor.#pendingClaim = null;
+    successor.#grant = grant;
+    this.context.engine.release(ownClaim, now);
+  }
+
+  /** Ends the grant. Its last holder need not wait for the store if others here want the lock: it can request it again behind them. */
+  #end(grant: Grant, isHeld: boolean, cacheMs: number, now: number): boolean | Promise<boolean> {
+    const { engine, strictWaits } = this.context;
+    const isWantedInStrictOrder = isHeld && this.#limits.isStrict && strictWaits.has(this.#key);
+    const isWantedHere = this.#waiters.size > 0 ? grant.isUsable(now) : isWantedInStrictOrder;
+    if (isHeld) this.#suggestedCount = grant.suggestedCount;
+    if (cacheMs > 0) this.#rememberTokens();
+    this.#leaveGrant(grant);
+    const wasHeld = engine.releaseLock(grant.activeClaim, isHeld, now);
+    this.#startNext(now); // in the same turn: both calls leave together
+    return isWantedHere ? true : wasHeld;
+  }
+
+  giveBack(now: number): void {
+    const { engine, queueEvents } = this.context;
+    const grant = this.#grant;
+    if (grant === null) return; // its requests wait on
+    const { holder, isIdle } = grant;
+    if (isIdle) {
+      grant.suggestTokens(!grant.hasTokens);
+      this.#suggestedCount = grant.suggestedCount;
+      this.#rememberTokens();
+    } else if (holder === null) return; // just released
+    this.#leaveGrant(grant);
+    engine.release(grant.activeClaim, now);
+    this.#startNext(now);
+    if (holder === null) return;
+    engine.scheduler.cancel(holder);
+    queueEvents.emitReleased(holder);
+    holder.lose("released");
+  }
+
+  transferOut(localHold: LocalHold): void {
+    const { engine } = this.context;
+    // released meanwhile: it is not this holder's claim any more
+    if (localHold.isOpen) engine.forget(localHold.activeClaim);
+    localHold.refCount = 0;
+    const grant = this.#grant;
+    if (localHold !== grant?.holder) return; // lost meanwhile: the queue has a new claim, or none
+    this.#leaveGrant(grant);
+    engine.scheduler.cancel(localHold);
+    this.#startNext();
+    this.context.queueEvents.emitDetached(localHold);
+  }
+
+  /** Takes over a claim that was made elsewhere and is held: from now on its events come here. */
+  takeOver(activeClaim: ActiveClaim, token: bigint): LocalHold {
+    const { engine, settings, tokenFloors } = this.context;
+    const now = engine.clock.now();
+    activeClaim.listener = this;
+    const grant = this.#createGrant(activeClaim, now);
+    const localHold = this.#hold(grant, { target: this.target, request: nextRequest(), settings }, token, now);
+    tokenFloors.record(this.target.locks, token);
+    this.context.queueEvents.emitAttached(localHold);
+    return localHold;
+  }
+
+  #createGrant(activeClaim: ActiveClaim, now: number): Grant {
+    this.#pendingClaim = null;
+    this.#grant = new Grant(this.context, this.#name, this.#limits, activeClaim, now);
+    return this.#grant;
+  }
+
+  #grantNext(grant: Grant, now: number, isHandoff = false): void {
     const waiter = this.#waiters.first as Waiter;
     this.#removeFromList(waiter);
     // in strict order no other request can use the claim, so there is nothing to wait for
     const isLast = this.#waiters.size === 0 && this.#name !== null;
     const delay = isHandoff ? this.context.handoffChain.delay(now, isLast) : null;
-    const localHold = this.#hold(grant, waiter, token, now);
+    const localHold = this.#hold(grant, waiter, grant.takeToken(), now);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold, delay);
     this.context.queueEvents.emitAcquired(localHold, waiter.startedAt);
   }
 
-  #handOn(grant: Grant, token: bigint, now: number): void {
-    this.#grantNext(grant, token, now, true);
-    this.context.queueEvents.emitHandedOff(this.#grant?.holder ?? null);
+  #hold(grant: Grant, origin: RequestOrigin, token: bigint, now: number): LocalHold {
+    const localHold = new LocalHold(this, grant.activeClaim, origin, token, now);
+    grant.holder = localHold;
+    const { maxHoldMs } = origin.settings;
+    if (maxHoldMs < Number.POSITIVE_INFINITY) this.context.engine.scheduler.schedule(localHold, now + maxHoldMs);
+    return localHold;
   }
 
-  /** In strict order: hands the lock on to the request of this client whose claim is the next one at the store, if there is one. */
-  #passToSuccessor(grant: Grant, now: number): boolean {
-    const next = this.context.engine.takeSuccessor(grant.activeClaim);
-    if (next === null) return false;
-    this.#leaveGrant(grant);
-    next.successor.listener.onSuccession(grant.activeClaim, next.token, now);
-    return true;
-  }
-
-  get #hasClaim(): boolean {
-    return this.#pendingClaim !== null || this.#grant !== null;
-  }
-
-  get #isIdle(): boolean {
-    return this.#grant?.isIdle === true;
-  }
-
-  /** May the claim, which is usable, be kept for the next request, now that none waits? */
-  #mayKeep(activeClaim: ActiveClaim, { cacheMs }: AcquireSettings, now: number): boolean {
-    if (cacheMs === 0 || this.#name === null || activeClaim.isWanted) return false;
-    // a process that is cut off would keep a claim that silence does not end
-    if (activeClaim.settings.survivesSilence) return false;
-    return this.context.cachedLocks.allows(this.#name, now);
-  }
-
-  /** A waiter has come while the claim is idle. */
+  /** A waiter has come while the grant is idle. */
   #grantIdle(now: number): void {
     const grant = this.#takeIdle(now);
-    if (grant !== null) this.#grantNext(grant, grant.takeToken(), now);
+    if (grant !== null) this.#grantNext(grant, now);
   }
 
   /** Returns the idle grant if a request may use it now; null: there is none any more, and waiters have a new claim. */
   #takeIdle(now: number): Grant | null {
     const grant = this.#grant;
     if (grant === null || !grant.isIdle) return null;
-    const { engine } = this.context;
     // a machine that slept may have lost it; a listener of that event may have used or ended it
-    engine.observe(now, grant.activeClaim);
+    this.context.engine.observe(now, grant.activeClaim);
     if (!grant.isIdle) return null;
-    this.#syncTokens(grant);
-    const { activeClaim } = grant;
-    const isUsable = activeClaim.isHeld(now) && engine.isReusable(activeClaim, now) && !activeClaim.isWanted;
-    if (isUsable && grant.hasTokens) {
-      grant.becomeUsed();
-      return grant;
-    }
+    if (grant.reuse(now)) return grant;
     this.giveBack(now);
     return null;
   }
@@ -446,63 +447,27 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     grant.end();
   }
 
-  /** Takes over the length of the token range from the last answer. */
-  #syncTokens(grant: Grant): void {
-    const { state } = grant.activeClaim;
-    // without a name it has one token, and its range is that of its grant
-    if (this.#name === null || state.status !== "held" || state.tokenCount === grant.tokenCount) return;
-    grant.setTokenCount(state.tokenCount);
-    this.#recordTokens(state.token, state.tokenCount);
+  get #hasClaim(): boolean {
+    return this.#pendingClaim !== null || this.#grant !== null;
   }
 
-  /** The store must not grant one of these tokens again. */
-  #recordTokens(token: bigint, tokenCount: number): void {
-    this.context.tokenFloors.record(this.target.locks, token + BigInt(tokenCount - 1));
-  }
-
-  #rememberTokens(): void {
-    if (this.#name !== null) this.context.cachedLocks.recordTokens(this.#name, this.#suggestedCount);
-  }
-
-  #hold(grant: Grant, origin: RequestOrigin, token: bigint, now: number): LocalHold {
-    const localHold = new LocalHold(this, grant.activeClaim, origin, token, now);
-    grant.holder = localHold;
-    const { maxHoldMs } = origin.settings;
-    if (maxHoldMs < Number.POSITIVE_INFINITY) this.context.engine.scheduler.schedule(localHold, now + maxHoldMs);
-    return localHold;
-  }
-
-  /** Releases the claim and, if requests wait here, starts the next claim in the same turn. */
-  #releaseToStore(activeClaim: ActiveClaim, isHeld: boolean, now: number): Promise<boolean> {
-    if (this.#grant !== null) this.#leaveGrant(this.#grant);
-    const { engine } = this.context;
-    const expiresAt = activeClaim.state.status === "held" ? activeClaim.state.deadline + engine.suspendedMs : 0;
-    const result = new Promise<boolean>((resolve) => {
-      // If the lease was valid by the local clock, the lock counts as held, unless the store answers within the lease that
-      // the claim did not exist. If it was not, the lock counts as lost, unless the store answers that the claim existed.
-      const onReleased = (existed: boolean | null): void =>
-        resolve(isHeld ? existed !== false || engine.elapsedMs(engine.observe()) >= expiresAt : existed === true);
-      engine.release(activeClaim, onReleased, now);
-    });
-    this.#startNext(now);
-    return result;
-  }
-
-  #startNext(now?: number): void {
-    // a listener of an event has requested the same keys, and so started the claim
-    if (this.#hasClaim) return;
-    if (this.#waiters.size > 0) this.#startIfNone(now ?? this.context.engine.clock.now());
-    else if (this.#name !== null) this.context.queues.delete(this.#name);
+  get #isIdle(): boolean {
+    return this.#grant?.isIdle === true;
   }
 
   get #key(): string {
     return this.target.locks[0].key;
   }
 
+  #rememberTokens(): void {
+    if (this.#name !== null) this.context.cachedLocks.recordTokens(this.#name, this.#suggestedCount);
+  }
+
+  // Requests that leave the queue without a lock.
+
   #removeFromList(waiter: Waiter): void {
     this.#waiters.remove(waiter);
-    if (!waiter.wait) this.#tryCount--;
-    if (this.#isStrict) this.context.strictWaits.remove(this.#key);
+    if (this.#limits.isStrict) this.context.strictWaits.remove(this.#key);
   }
 
   #removeWaiter(waiter: Waiter): void {
@@ -515,70 +480,34 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#startNext();
   }
 
-  /** The store did not answer the last call about the claim, so nothing is known about the lock. */
-  #rejectFailing(waiter: Waiter, { failure }: ActiveClaim): void {
-    const { keys } = waiter.target;
-    this.withdraw(waiter, wrapStoreError(failure, `could not acquire ${formatKeys(keys)}`, keys));
+  #listWithoutWait(): Waiter[] {
+    return [...this.#waiters].filter(({ settings }) => !settings.wait);
   }
 
-  #listTries(): Waiter[] {
-    return [...this.#waiters].filter(({ wait }) => !wait);
-  }
-
-  #rejectWith(waiters: readonly Waiter[], toError: (keys: readonly string[]) => Error): void {
-    for (const waiter of waiters) {
-      this.#removeFromList(waiter);
-      waiter.reject(toError(waiter.target.keys));
-    }
-  }
-
-  /** The store has answered about the claim, which is not theirs. */
-  #rejectTries(pendingClaim: ActiveClaim | null): void {
+  /** The store has answered about the claim, or a local holder has the lock (null): the requests that do not wait have their answer, too. */
+  #refuseAll(pendingClaim: ActiveClaim | null): void {
     // a listener of the event of one may have withdrawn another
-    for (const waiter of this.#listTries()) if (waiter.queue === this) this.#rejectBusy(waiter, pendingClaim);
+    for (const waiter of this.#listWithoutWait()) if (waiter.queue === this) this.#refuse(waiter, pendingClaim);
   }
 
-  /**
-   * Rejects a request with `wait: false`: busy, unless the store is paused or does not answer.
-   * @param pendingClaim null: a local holder has the lock
-   */
-  #rejectBusy(waiter: Waiter, pendingClaim: ActiveClaim | null): void {
-    if (pendingClaim !== null && isFailing(pendingClaim)) return this.#rejectFailing(waiter, pendingClaim);
-    const pause = pendingClaim?.currentPause(this.context.engine.clock.now());
-    if (pause === undefined) return this.#timeOutWaiter(waiter, 0);
-    const { keys } = waiter.target;
-    this.withdraw(
-      waiter,
-      new StorePausedError(`cannot grant ${formatKeys(keys)}: ${describePause(pause)}`, pause, { keys }),
-    );
+  #refuse(waiter: Waiter, pendingClaim: ActiveClaim | null): void {
+    const now = this.context.engine.clock.now();
+    const error = pendingClaim === null ? null : notBusyError(pendingClaim, waiter.target.keys, now);
+    if (error === null) this.#rejectBusy(waiter, 0);
+    else this.withdraw(waiter, error);
   }
 
   /** Removes the request from the queue and rejects it once the lookup of the current holder has ended. */
-  #timeOutWaiter(waiter: Waiter, waitedMs: number): void {
-    if (waiter.settings.isNullIfBusy === true) return this.withdraw(waiter, null);
+  #rejectBusy(waiter: Waiter, waitedMs: number): void {
+    const { target, settings } = waiter;
+    if (settings.isNullIfBusy === true) return this.withdraw(waiter, null);
     let localAhead = this.#grant?.holder == null ? 0 : 1;
     for (let ahead = waiter.previous; ahead !== null; ahead = ahead.previous) localAhead++;
-    const { locks, keys } = waiter.target;
-    const activeClaim = this.#pendingClaim ?? this.#grant?.activeClaim;
-    const id = activeClaim?.claim.id ?? null;
-    const paused = activeClaim?.currentPause(this.context.engine.clock.now());
-    const isAnswered = activeClaim?.state.status !== "asking";
+    const activeClaim = this.#pendingClaim ?? this.#grant?.activeClaim ?? null;
     // start the lookup before the claim's own entry is released, so that it counts the claims ahead of it
-    const error = createTimeoutError(this.context.queueReader, {
-      ...{ locks, keys, id, localAhead, waitedMs },
-      ...{ paused, isAnswered },
-    });
+    const error = createTimeoutError(this.context.queueReader, { target, activeClaim, localAhead, waitedMs });
     this.#removeWaiter(waiter);
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));
   }
-}
-
-/** Nothing is known of the claim: its first call is under way. */
-function isAsking({ state }: ActiveClaim): boolean {
-  return state.status === "asking" && state.callState.failures === 0;
-}
-
-function isFailing({ state }: ActiveClaim): boolean {
-  return (state.status === "asking" || state.status === "waiting") && state.callState.failures > 0;
 }

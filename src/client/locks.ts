@@ -208,6 +208,8 @@ function toTarget(item: string | Lockable, prefix: string): LockTarget {
 /** A fixed target, or a function that makes one from the options of a call (the permits of a semaphore). */
 type TargetSource<Extra> = LockTarget | ((options: Extra | undefined) => LockTarget);
 
+type Caller = "acquire" | "tryAcquire";
+
 /** A Lockable whose target is known, so that all() can combine it with others. */
 class BoundLockable<Extra> implements Lockable<Extra> {
   readonly #client: Client;
@@ -226,11 +228,11 @@ class BoundLockable<Extra> implements Lockable<Extra> {
   }
 
   acquire(options?: AcquireOptions & Extra): Promise<Lock> {
-    return this.#acquire(options, false) as Promise<Lock>;
+    return this.#acquire(options, "acquire") as Promise<Lock>;
   }
 
   tryAcquire(options?: TryOptions & Extra): Promise<Lock | null> {
-    return this.#acquire(options, true);
+    return this.#acquire(options, "tryAcquire");
   }
 
   using<T>(
@@ -240,30 +242,28 @@ class BoundLockable<Extra> implements Lockable<Extra> {
     const fn = typeof first === "function" ? (first as (lock: Lock) => T | PromiseLike<T>) : second;
     if (typeof fn !== "function") return Promise.reject(new TypeError("fn must be a function"));
     if (fn === first && second !== undefined) return Promise.reject(new TypeError(OPTIONS_BEHIND));
-    const acquired = this.#acquire(typeof first === "function" ? undefined : first, false) as Promise<LockHandle>;
+    const acquired = this.#acquire(typeof first === "function" ? undefined : first, "acquire") as Promise<LockHandle>;
     const { flowHolds, interceptors } = this.#client;
     if (interceptors.isEmpty) return runWithLock(flowHolds, acquired, fn);
     return acquired.then((lock) => interceptors.run(lock, () => runWithLock(flowHolds, lock, fn)));
   }
 
   /** Not an async function, since an uncontended acquire should cost only one promise. */
-  #acquire(options: (AcquireOptions & Extra) | undefined, isTry: boolean): Promise<LockHandle | null> {
+  #acquire(options: (AcquireOptions & Extra) | undefined, caller: Caller): Promise<LockHandle | null> {
     try {
       const target = this.target(options);
-      const settings = this.#resolveSettings(options, isTry);
+      const settings = this.#resolveSettings(options, caller);
       return this.#client.acquire(target, settings);
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
-  #resolveSettings(options: AcquireOptions | undefined, isTry: boolean): AcquireSettings {
+  #resolveSettings(options: AcquireOptions | undefined, caller: Caller): AcquireSettings {
     const { settings } = this.#client;
     const acquireSettings =
-      options === undefined
-        ? settings
-        : parseAcquireOptions(options, settings, isTry ? "tryAcquire" : "acquire", this.#extraOption);
-    return isTry ? { ...acquireSettings, waitMs: 0, isNullIfBusy: true } : acquireSettings;
+      options === undefined ? settings : parseAcquireOptions(options, settings, caller, this.#extraOption);
+    return caller === "acquire" ? acquireSettings : { ...acquireSettings, wait: false, isNullIfBusy: true };
   }
 }
 

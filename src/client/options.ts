@@ -121,9 +121,11 @@ export interface ClientSettings extends AcquireSettings {
 
 /** AcquireOptions with defaults, in milliseconds. */
 export interface AcquireSettings {
-  /** Infinity: waits for ever. 0: if the lock is not granted at once, it is busy. */
+  /** false: the lock is tried once. If it is not granted at once, it is busy. */
+  readonly wait: boolean;
+  /** The longest wait; Infinity: for ever. */
   readonly waitMs: number;
-  /** true: tryAcquire(), which is null for a busy lock instead of an error that names its holder. Default: false. */
+  /** With `wait: false`, true: null for a busy lock, instead of an error that names its holder. Default: false. */
   readonly isNullIfBusy?: boolean;
   readonly ttl: number | "session";
   /** The user has set `ttl`; it is not the default. */
@@ -195,8 +197,10 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     clock = systemClock,
   } = options;
   const { order = "process", reentrant = true, maxHold = UNLIMITED, renew = true, cache = 0 } = options;
+  const waitMs = parseTimeLimit(wait, "wait");
   return {
-    waitMs: parseTimeLimit(wait, "wait"),
+    wait: waitMs > 0,
+    waitMs,
     ttl: parseTtl(ttl),
     isTtlExplicit: options.ttl !== undefined,
     label: cleanLabel(label),
@@ -228,8 +232,10 @@ export function parseAcquireOptions(
   const rules = caller === "acquire" ? ACQUIRE_RULES : TRY_RULES;
   validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
   const { wait, ttl, label, maxHold, signal, order, cache, keyTemplate } = options;
+  const waitMs = wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait");
   return {
-    waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
+    wait: waitMs > 0,
+    waitMs,
     ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
     isTtlExplicit: ttl !== undefined || settings.isTtlExplicit,
     label: label === undefined ? settings.label : cleanLabel(label),

@@ -2,34 +2,36 @@
 
 import type { BlockerInfo } from "../errors.ts";
 import { describePause, formatKeys, LockTimeoutError, StoreError } from "../errors.ts";
-import type { ClaimId, ClaimView, LockSpec, Pause } from "../spi/driver.ts";
+import type { ClaimView } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { publicTag } from "../util/ids.ts";
 import { withTimeout } from "../util/timeout.ts";
+import type { ActiveClaim } from "./engine.ts";
+import type { LockTarget } from "./lock-spec.ts";
 import type { QueueReader, QueueSnapshot } from "./queue-reader.ts";
 import { LOOKUP_TIMEOUT_MS } from "./queue-reader.ts";
 
-export interface WaitInfo {
-  readonly locks: readonly LockSpec[];
-  readonly keys: readonly string[];
-  /** The id of the local queue's claim at the store, if it has one. */
-  readonly id: ClaimId | null;
+interface EndedWait {
+  readonly target: LockTarget;
+  /** The claim of the local queue; null: it has none at the moment. */
+  readonly activeClaim: ActiveClaim | null;
   /** The number of local requests ahead of this one. */
   readonly localAhead: number;
   readonly waitedMs: number;
-  /** Set if the store is paused. */
-  readonly paused: Pause | undefined;
-  /** Has the store answered the claim? If not, the lock may be free. */
-  readonly isAnswered: boolean;
 }
 
 /** Creates the error for a wait that has ended. Never rejects: if the store cannot be reached, the error names no holder. */
-export async function createTimeoutError(queueReader: QueueReader, waitInfo: WaitInfo): Promise<LockTimeoutError> {
-  const { keys, waitedMs, paused, isAnswered } = waitInfo;
+export async function createTimeoutError(queueReader: QueueReader, wait: EndedWait): Promise<LockTimeoutError> {
+  const { target, activeClaim, waitedMs } = wait;
+  const { keys } = target;
+  // before the lookup, during which the claim may end
+  const paused = activeClaim?.currentPause(queueReader.scheduler.now());
+  // if not, the lock may be free
+  const isAnswered = activeClaim?.state.status !== "asking";
   const blocked = await withTimeout(
     queueReader.scheduler,
     LOOKUP_TIMEOUT_MS,
-    findHolder(queueReader, waitInfo),
+    findHolder(queueReader, wait),
     noBlocker,
   ).catch(noBlocker);
   const keysText = formatKeys(keys);
@@ -55,11 +57,12 @@ export async function createTimeoutError(queueReader: QueueReader, waitInfo: Wai
 const noBlocker = (): BlockerInfo => ({});
 
 /** Finds the holder of the first key that is held by another claim, or by another request of this client. */
-async function findHolder(queueReader: QueueReader, { locks, id, localAhead }: WaitInfo): Promise<BlockerInfo> {
+async function findHolder(queueReader: QueueReader, wait: EndedWait): Promise<BlockerInfo> {
   const { scheduler } = queueReader;
+  const { target, activeClaim, localAhead } = wait;
   const deadline = scheduler.now() + LOOKUP_TIMEOUT_MS;
-  const ownTag = id === null ? null : publicTag(id);
-  for (const { key } of locks) {
+  const ownTag = activeClaim === null ? null : publicTag(activeClaim.claim.id);
+  for (const { key } of target.locks) {
     if (scheduler.now() >= deadline) break;
     const queue = await queueReader.read(key);
     const holder = queue.views.find(({ answer, tag }) => answer.state === "held" && (localAhead > 0 || tag !== ownTag));

@@ -10,6 +10,7 @@ import { describeValue, formatDuration, parseDuration } from "../util/duration.t
 import { sleep } from "../util/timeout.ts";
 import { noProblem, validateOptions } from "../util/validate.ts";
 import type { ActiveClaim, ClaimListener, Engine, ListenerEffect } from "./engine.ts";
+import { NO_HANDOFFS } from "./grant.ts";
 import type { LocalHold } from "./local-hold.ts";
 import type { ClientContext } from "./local-queue.ts";
 import { LocalQueue } from "./local-queue.ts";
@@ -181,8 +182,6 @@ export async function attach(context: ClientContext, reference: unknown): Promis
 class AttachAttempt implements ClaimListener {
   /** Rejects with LockLostError and the reason, or with StoreError if the store did not answer for the length of the lease. */
   readonly result: Promise<LocalHold>;
-  // a resumed claim is held from the start
-  readonly onSuccession = neverCalled;
   readonly #context: ClientContext;
   readonly #keys: readonly string[];
   readonly #token: bigint;
@@ -216,13 +215,13 @@ class AttachAttempt implements ClaimListener {
     this.#fail(error);
   }
 
-  onReleaseAll(): void {
+  giveBack(): void {
     // this client does not hold the lock yet
   }
 
   #onConfirmed(): void {
     const { locks, ttlMs } = this.#activeClaim.claim;
-    const queue = new LocalQueue(this.#context, { locks, keys: this.#keys }, ttlMs, null);
+    const queue = new LocalQueue(this.#context, { locks, keys: this.#keys }, ttlMs, NO_HANDOFFS);
     this.#resolve(queue.takeOver(this.#activeClaim, this.#token));
   }
 
@@ -242,10 +241,6 @@ class AttachAttempt implements ClaimListener {
     this.#context.engine.forget(this.#activeClaim);
     this.#reject(error);
   }
-}
-
-function neverCalled(): never {
-  throw new Error("a resumed claim cannot be granted again");
 }
 
 function attachLostError(reason: LostReason, keys: readonly string[]): LockLostError {

@@ -19,7 +19,7 @@ export interface WaiterQueue {
   timeOut(waiter: Waiter): void;
 }
 
-/** Receives the local hold, or null if it was to be tried only and the keys were busy. */
+/** Receives the local hold, or null for a busy tryAcquire(). */
 type ResolveWaiter = (localHold: LocalHold | null) => void;
 
 export class Waiter implements ScheduledTask {
@@ -27,8 +27,6 @@ export class Waiter implements ScheduledTask {
   next: Waiter | null = null;
   readonly target: LockTarget;
   readonly settings: AcquireSettings;
-  /** false: if the lock is not granted at once, it is busy. */
-  readonly wait: boolean;
   readonly startedAt: number;
   readonly request: number = nextRequest();
   /** The queue that it waits in; null once it is settled. */
@@ -52,7 +50,6 @@ export class Waiter implements ScheduledTask {
   ) {
     this.target = target;
     this.settings = settings;
-    this.wait = settings.waitMs > 0;
     this.startedAt = startedAt;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -60,7 +57,7 @@ export class Waiter implements ScheduledTask {
 
   /** Joins a local queue: from now on the wait can time out or be aborted. @throws what addEventListener of the signal throws */
   join(queue: WaiterQueue): void {
-    const { waitMs, signal } = this.settings;
+    const { wait, waitMs, signal } = this.settings;
     if (signal !== undefined) {
       // the reason is the program's own: it may be an error of ours, or null
       this.#onAbort = () => this.queue?.withdraw(this, signal.reason, "cancelled");
@@ -70,7 +67,7 @@ export class Waiter implements ScheduledTask {
     }
     this.queue = queue;
     this.#joined = queue;
-    if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)
+    if (wait && waitMs < Number.POSITIVE_INFINITY)
       queue.context.engine.scheduler.schedule(this, this.startedAt + waitMs);
   }
 

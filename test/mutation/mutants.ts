@@ -219,8 +219,22 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a request that does not wait is busy while the first call of another one is under way",
     file: "src/client/local-queue.ts",
-    find: "if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#rejectBusy(",
-    replace: "this.#rejectBusy(",
+    find: "if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#refuse(",
+    replace: "this.#refuse(",
+    tests: "test/unit/client/unanswered-tries.test.ts",
+  },
+  {
+    name: "a rejected request that a listener has withdrawn is removed again, with those behind it",
+    file: "src/client/local-queue.ts",
+    find: "        if (waiter.queue !== this) continue; // as in #refuseAll()\n",
+    replace: "",
+    tests: "test/unit/client/unanswered-tries.test.ts",
+  },
+  {
+    name: "a queue that deletes the one that follows it",
+    file: "src/client/local-queue.ts",
+    find: "if (this.#name !== null && queues.get(this.#name) === this) queues",
+    replace: "if (this.#name !== null) queues",
     tests: "test/unit/client/unanswered-tries.test.ts",
   },
   {
@@ -293,8 +307,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "tryAcquire() takes a pause of the store for busy",
     file: "src/client/local-queue.ts",
-    find: "if (pause === undefined) return this.#timeOutWaiter(waiter, 0);",
-    replace: "if (pause === undefined || waiter.settings.isNullIfBusy) return this.#timeOutWaiter(waiter, 0);",
+    find: "    if (error === null) this.#rejectBusy(waiter, 0);",
+    replace: "    if (error === null || waiter.settings.isNullIfBusy) this.#rejectBusy(waiter, 0);",
     tests: "test/conformance/server-unix.test.ts",
   },
   {
@@ -403,8 +417,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a wait that is never ended",
     file: "src/client/waiter.ts",
-    find: "if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)",
-    replace: "if (waitMs > 100 && waitMs < Number.POSITIVE_INFINITY)",
+    find: "if (wait && waitMs < Number.POSITIVE_INFINITY)",
+    replace: "if (wait && waitMs > 100 && waitMs < Number.POSITIVE_INFINITY)",
   },
   // --- lines and tokens
   {

@@ -101,9 +101,9 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "hand-offs with a client that does not report breaks",
-    file: "src/client/local-queue.ts",
-    find: "name === null || context.traits.reportsBreaks === false",
-    replace: "name === null",
+    file: "src/client/client.ts",
+    find: "  if (reportsBreaks === false) return NO_HANDOFFS;\n",
+    replace: "",
     tests: BREAK_TESTS,
   },
   {
@@ -122,14 +122,14 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a claim kept although it was recalled",
-    file: "src/client/local-queue.ts",
-    find: "if (cacheMs === 0 || this.#name === null || activeClaim.isWanted) return false;",
-    replace: "if (cacheMs === 0 || this.#name === null) return false;",
+    file: "src/client/grant.ts",
+    find: "if (cacheMs === 0 || name === null || activeClaim.isWanted) return false;",
+    replace: "if (cacheMs === 0 || name === null) return false;",
     tests: CACHE_TESTS,
   },
   {
     name: "a claim kept that silence does not end",
-    file: "src/client/local-queue.ts",
+    file: "src/client/grant.ts",
     find: "    if (activeClaim.settings.survivesSilence) return false;\n",
     replace: "",
     tests: CACHE_TESTS,
@@ -137,22 +137,22 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "a cached lock used after the machine slept, by the monotonic clock alone",
     file: "src/client/local-queue.ts",
-    find: "    engine.observe(now, grant.activeClaim);\n    if (!grant.isIdle) return null;\n",
+    find: "    this.context.engine.observe(now, grant.activeClaim);\n    if (!grant.isIdle) return null;\n",
     replace: "",
     tests: CACHE_TESTS,
   },
   {
     name: "a cached lock used at the end of its lease, or after a failed renewal",
-    file: "src/client/local-queue.ts",
-    find: "activeClaim.isHeld(now) && engine.isReusable(activeClaim, now) && ",
-    replace: "activeClaim.isHeld(now) && ",
+    file: "src/client/grant.ts",
+    find: "if (!this.isUsable(now) || this",
+    replace: "if (!this.activeClaim.isHeld(now) || this",
     tests: CACHE_TESTS,
   },
   {
     name: "a cached lock used beyond its token range",
-    file: "src/client/local-queue.ts",
-    find: "if (isUsable && grant.hasTokens) {",
-    replace: "if (isUsable) {",
+    file: "src/client/grant.ts",
+    find: "this.activeClaim.isWanted || !this.hasTokens) return false;",
+    replace: "this.activeClaim.isWanted) return false;",
     tests: CACHE_TESTS,
   },
   {
@@ -207,8 +207,8 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "a cached lock in use that is not asked about",
     file: "src/client/grant.ts",
-    find: "if (this.#cachedLocks.polls) this.#cachedLocks.engine",
-    replace: "if (this.#cachedLocks.polls && this.isIdle) this.#cachedLocks.engine",
+    find: "if (this.#context.cachedLocks.polls) this",
+    replace: "if (this.#context.cachedLocks.polls && this.isIdle) this",
     tests: CACHE_TESTS,
   },
   {

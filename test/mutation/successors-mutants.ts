@@ -5,8 +5,9 @@ import type { Mutant } from "./mutants.ts";
 const redisTests = "test/integration/redis/turn-fuzz.test.ts";
 const table = "src/lock-table/successors.ts";
 const tableTests = "test/unit/lock-table/successors.test.ts";
-const client = "src/client/successors.ts";
-const clientTests = "test/unit/client/successors.test.ts test/unit/client/successor-turns.test.ts";
+const client = "src/client/grant.ts";
+const clientTests =
+  "test/unit/client/grant.test.ts test/unit/client/successors.test.ts test/unit/client/successor-turns.test.ts";
 
 export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
@@ -75,29 +76,43 @@ export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
     name: "a lock handed on under the label of another request",
     file: client,
-    find: "!isPending || successor.claim.label !== claim.label",
-    replace: "!isPending",
+    find: "isPending && successor.claim.label === claim.label",
+    replace: "isPending",
+    tests: clientTests,
+  },
+  {
+    name: "a lock handed on to the successors of an earlier grant",
+    file: client,
+    find: "    if (successors.token !== state.token) return null;\n",
+    replace: "",
+    tests: clientTests,
+  },
+  {
+    name: "a successor with the token of one before it that is gone",
+    file: client,
+    find: "      this.takeToken();\n    }\n    return null;",
+    replace: "      this.#tokensLeft--;\n    }\n    return null;",
     tests: clientTests,
   },
   {
     name: "a lock handed on while its claim stays in the queue",
     file: "src/client/local-queue.ts",
-    find: "    this.context.engine.release(ownClaim, undefined, now);\n",
+    find: "    this.context.engine.release(ownClaim, now);\n",
     replace: "",
     tests: clientTests,
   },
   {
     name: "a lock handed on with little of its lease left",
-    file: "src/client/local-queue.ts",
-    find: "if (isUsable && this.#passToSuccessor(",
-    replace: "if (isHeld && this.#passToSuccessor(",
+    file: client,
+    find: "const canGoOn = isUsable && (",
+    replace: "const canGoOn = (",
     tests: clientTests,
   },
   {
     name: "events of a lock that was handed on go to its former holder",
     file: "src/client/local-queue.ts",
-    find: "    activeClaim.listener = this;\n    this.#pendingClaim = null;\n",
-    replace: "    this.#pendingClaim = null;\n",
+    find: "    grant.activeClaim.listener = successor;\n",
+    replace: "",
     tests: clientTests,
   },
 ];

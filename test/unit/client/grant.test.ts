@@ -1,23 +1,62 @@
 import { describe, expect, test } from "vitest";
-import type { CachedLocks } from "../../../src/client/cached-locks.ts";
 import type { ActiveClaim } from "../../../src/client/engine.ts";
 import type { HandoffLimits } from "../../../src/client/grant.ts";
-import { Grant, isExclusive, tokensToRequest } from "../../../src/client/grant.ts";
+import { Grant, isExclusive, NO_HANDOFFS, STRICT_ORDER, tokensToRequest } from "../../../src/client/grant.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { lockSpec } from "../lock-table/table-fixture.ts";
 
-const POLLING: HandoffLimits = { handoffs: 64, handoffMs: 10, isRecallable: false };
-const RECALLING: HandoffLimits = { handoffs: 4, handoffMs: 10, isRecallable: true };
+const POLLING: HandoffLimits = { handoffs: 64, handoffMs: 10, isRecallable: false, isStrict: false };
+const RECALLING: HandoffLimits = { handoffs: 4, handoffMs: 10, isRecallable: true, isStrict: false };
+
+interface GrantOptions {
+  readonly now?: number;
+  readonly isWanted?: boolean;
+  /** Enough of the lease is left, and no call failed. */
+  readonly isReusable?: boolean;
+  readonly isHeld?: boolean;
+  readonly survivesSilence?: boolean;
+  /** null: other requests cannot join the queue. */
+  readonly name?: string | null;
+  /** What the locks of this name have shown. */
+  readonly isCacheable?: boolean;
+  readonly successors?: ActiveClaim["successors"];
+  /** The other claims of the client. */
+  readonly claims?: Readonly<Record<string, { readonly status?: string; readonly label?: string }>>;
+}
 
 /** A grant of these tokens, whose first holder has not taken its own yet. */
-function createGrant(limits: HandoffLimits, token: bigint, tokenCount: number, now = 0, isWanted = false): Grant {
-  const activeClaim = { state: { status: "held", token, tokenCount }, isWanted } as unknown as ActiveClaim;
-  return new Grant({ giveBack: () => undefined }, {} as CachedLocks, "key", limits, activeClaim, now);
+function createGrant(limits: HandoffLimits, token: bigint, tokenCount: number, options: GrantOptions = {}): Grant {
+  const { now = 0, isWanted = false, isReusable = true, isHeld = true, name = "key", isCacheable = true } = options;
+  const { survivesSilence = false, successors = null, claims = {} } = options;
+  const find = (id: string): unknown => {
+    const found = claims[id];
+    if (found === undefined) return undefined;
+    return { claim: { id, label: found.label ?? "same" }, state: { status: found.status ?? "waiting" } };
+  };
+  const context = {
+    engine: { isReusable: () => isReusable, find },
+    cachedLocks: { allows: () => isCacheable },
+    tokenFloors: { record: () => undefined },
+  } as unknown as ConstructorParameters<typeof Grant>[0];
+  const activeClaim = {
+    claim: { locks: [], label: "same" },
+    state: { status: "held", token, tokenCount },
+    settings: { survivesSilence },
+    isHeld: () => isHeld,
+    isWanted,
+    successors,
+  } as unknown as ActiveClaim;
+  return new Grant(context, name, limits, activeClaim, now);
 }
 
 /** The token of the next holder; null: the claim is released. */
 function nextToken(grant: Grant, now: number, isWantedHere: boolean): bigint | null {
-  return grant.next(now, isWantedHere, false) === "handOn" ? grant.takeToken() : null;
+  return grant.next(now, isWantedHere, 0) === "handOn" ? grant.takeToken() : null;
+}
+
+/** The store has answered with a range of this length. */
+function answer({ activeClaim }: Grant, tokenCount: number): void {
+  Object.assign(activeClaim.state, { tokenCount });
 }
 
 test("a claim requests a token for each local waiter, at least one, at most as many as may be handed on", () => {
@@ -76,7 +115,7 @@ test("a range longer than may be handed on is not used up", () => {
 });
 
 test("no hand-off after the time limit since the grant, or if no request waits", () => {
-  const grant = createGrant(POLLING, 100n, 3, 50);
+  const grant = createGrant(POLLING, 100n, 3, { now: 50 });
   grant.takeToken();
   expect(nextToken(grant, 60, true)).toBeNull();
   expect(nextToken(grant, 59, false)).toBeNull();
@@ -86,10 +125,100 @@ test("no hand-off after the time limit since the grant, or if no request waits",
 test("a grant that may be kept is kept while it has tokens, also after its time; without one its claim was too short", () => {
   const grant = createGrant(RECALLING, 100n, 2);
   grant.takeToken();
-  expect(grant.next(1_000, false, true)).toBe("keep");
+  expect(grant.next(1_000, false, 60_000)).toBe("keep");
   grant.takeToken();
-  expect(grant.next(1_001, false, true)).toBe("end");
+  expect(grant.next(1_001, false, 60_000)).toBe("end");
   expect(grant.suggestedCount).toBe(4);
+});
+
+test.each<[string, GrantOptions]>([
+  ["was recalled", { isWanted: true }],
+  ["ends with no silence", { survivesSilence: true }],
+  ["has little of its lease left, or a call that failed", { isReusable: false }],
+  ["is not held by the clock", { isHeld: false }],
+  ["no other request can join", { name: null }],
+  ["was kept in vain before", { isCacheable: false }],
+])("a claim is not kept that %s", (_, options) => {
+  const grant = createGrant(RECALLING, 100n, 5, options);
+  grant.takeToken();
+  expect(grant.next(1, false, 60_000)).toBe("end");
+});
+
+test("a claim that may be kept is handed on if a request waits, and is not kept without the option", () => {
+  const grant = createGrant(RECALLING, 100n, 5);
+  grant.takeToken();
+  expect(grant.next(1, true, 60_000)).toBe("handOn");
+  expect(grant.next(2, false, 0)).toBe("end");
+});
+
+test.each(["isReusable", "isHeld"])("a grant is not handed on, nor used while idle, without %s", (condition) => {
+  const grant = createGrant(RECALLING, 100n, 5, { [condition]: false });
+  grant.takeToken();
+  expect(nextToken(grant, 1, true)).toBeNull();
+  expect(grant.reuse(1)).toBe(false);
+});
+
+test("a grant whose queue no other request can join has one holder, whatever its answers say", () => {
+  const grant = createGrant(NO_HANDOFFS, 100n, 5, { name: null });
+  grant.takeToken();
+  answer(grant, 9);
+  expect([grant.hasTokens, grant.findSuccessor(), grant.next(1, false, 60_000)]).toEqual([false, null, "end"]);
+});
+
+describe("in strict order", () => {
+  /** Hands the lock on as long as the store has named a request: the claims of its holders, with their tokens. */
+  function handOn(
+    ids: readonly string[],
+    claims: GrantOptions["claims"] & object,
+    { token = 100n, tokenCount = ids.length + 1, status = "held" } = {},
+  ): [string, bigint][] {
+    const grant = createGrant(STRICT_ORDER, 100n, tokenCount, { name: null, claims, successors: { token, ids } });
+    grant.takeToken();
+    Object.assign(grant.activeClaim.state, { status });
+    const holders: [string, bigint][] = [];
+    for (;;) {
+      const successor = grant.findSuccessor();
+      if (grant.next(holders.length, successor !== null, 0) === "end") return holders;
+      holders.push([(successor as ActiveClaim).claim.id, grant.takeToken()]);
+    }
+  }
+
+  test("the lock goes to each claim that the store has named, with the token of its place, also if one does not wait any more", () => {
+    expect(handOn(["a", "b", "c"], { a: { status: "asking" }, c: {} })).toEqual([
+      ["a", 101n],
+      ["c", 103n],
+    ]);
+  });
+
+  test("not beyond a claim that the store has granted meanwhile: this grant is gone", () => {
+    expect(handOn(["a", "b"], { a: { status: "held" }, b: {} })).toEqual([]);
+  });
+
+  test("not beyond another label, which lists would show wrongly", () => {
+    expect(handOn(["a", "b"], { a: { label: "other" }, b: {} })).toEqual([]);
+  });
+
+  test("not if another grant has named them, or the claim is not held", () => {
+    expect(handOn(["a"], { a: {} }, { token: 99n })).toEqual([]);
+    expect(handOn(["a"], { a: {} }, { status: "lost" })).toEqual([]);
+  });
+
+  test("not beyond the claims that were named, if the range is longer", () => {
+    expect(handOn(["a"], { a: {}, b: {} }, { tokenCount: 3 })).toEqual([["a", 101n]]);
+  });
+
+  test("not beyond the token range of the last answer", () => {
+    expect(handOn(["a", "b"], { a: {}, b: {} }, { tokenCount: 2 })).toEqual([["a", 101n]]);
+    const successors = { token: 100n, ids: ["a"] };
+    const grant = createGrant(STRICT_ORDER, 100n, 2, { claims: { a: {} }, successors });
+    grant.takeToken();
+    answer(grant, 1);
+    expect(grant.findSuccessor()).toBeNull();
+  });
+
+  test("a claim requests one token: the store adds those of the successors", () => {
+    expect(tokensToRequest(STRICT_ORDER, 1, 1, false)).toBe(1);
+  });
 });
 
 test("only claims for every permit of every key are handed off locally", () => {
@@ -102,7 +231,7 @@ test("only claims for every permit of every key are handed off locally", () => {
 describe("on a store that recalls", () => {
   /** How many holders a range serves when another request waits all the time; and the suggestion for the next one. */
   function useRange(limits: HandoffLimits, tokenCount: number, recalledAt: number): { holders: number; next: number } {
-    const grant = createGrant(limits, 1n, tokenCount, 0, recalledAt === 0);
+    const grant = createGrant(limits, 1n, tokenCount, { isWanted: recalledAt === 0 });
     grant.takeToken();
     for (let holders = 1; ; holders++) {
       if (holders === recalledAt) grant.becomeWanted(holders);
@@ -162,18 +291,20 @@ describe("on a store that recalls", () => {
   test("the range is as long as the store's last answer says, also if that is shorter", () => {
     const grant = createGrant(RECALLING, 1n, 10);
     for (let use = 0; use < 5; use++) grant.takeToken();
-    grant.setTokenCount(12);
-    for (let use = 0; use < 7; use++) grant.takeToken();
-    expect(grant.hasTokens).toBe(false);
-    grant.setTokenCount(20);
-    grant.setTokenCount(3);
+    answer(grant, 12);
+    for (let use = 5; use < 12; use++) expect(nextToken(grant, 1, true)).toBe(BigInt(use + 1));
+    expect(nextToken(grant, 1, true)).toBeNull();
+    answer(grant, 20);
+    expect(nextToken(grant, 1, true)).toBe(13n);
+    answer(grant, 3);
     expect(nextToken(grant, 1, true)).toBeNull();
   });
 
   test("on another store the range is at most as long as the limit, whatever its answers say", () => {
     const grant = createGrant({ ...POLLING, handoffs: 2 }, 1n, 2);
-    grant.setTokenCount(50);
-    expect([grant.tokenCount, grant.tokensToRenew()]).toEqual([2, 0]);
+    grant.takeToken();
+    answer(grant, 50);
+    expect([nextToken(grant, 1, true), nextToken(grant, 2, true), grant.tokensToRenew()]).toEqual([2n, null, 0]);
   });
 
   test("with handoffs: 1 there is no hand-off", () => {

@@ -1,58 +1,9 @@
 import { describe, expect, test } from "vitest";
-import type { ActiveClaim } from "../../../src/client/engine.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { Successors } from "../../../src/client/successors.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
-
-describe("the list", () => {
-  interface ListedClaim {
-    readonly status?: string;
-    readonly label?: string;
-  }
-
-  /** The claims of these ids are known to the client; the granted one has the tokens from 100 on. */
-  function createList(
-    ids: readonly string[],
-    known: Readonly<Record<string, ListedClaim>>,
-    { token = 100n, tokenCount = ids.length + 1, status = "held" } = {},
-  ): () => readonly [string, bigint] | null {
-    const successors = new Successors(100n, ids);
-    const toActive = (id: string, { status = "waiting", label = "same" }: ListedClaim): ActiveClaim =>
-      ({ claim: { id, label }, state: { status } }) as ActiveClaim;
-    const granted = { claim: { id: "granted", label: "same" }, state: { status, token, tokenCount } } as ActiveClaim;
-    const find = (id: string): ActiveClaim | undefined => known[id] && toActive(id, known[id]);
-    return () => {
-      const next = successors.takeNext(granted, find);
-      return next === null ? null : [next.successor.claim.id, next.token];
-    };
-  }
-
-  test("has a token for each place, also if one is skipped that does not wait any more", () => {
-    const takeNext = createList(["a", "b", "c"], { a: { status: "asking" }, c: {} });
-    expect([takeNext(), takeNext(), takeNext()]).toEqual([["a", 101n], ["c", 103n], null]);
-  });
-
-  test("ends at a claim that the store has granted meanwhile: the first one is gone", () => {
-    expect(createList(["a"], { a: { status: "held" } })()).toBeNull();
-  });
-
-  test("ends at another label, which lists would show wrongly", () => {
-    expect(createList(["a"], { a: { label: "other" } })()).toBeNull();
-  });
-
-  test("is of no use if the claim has another token than the grant that named them, or is not held", () => {
-    expect(createList(["a"], { a: {} }, { token: 99n })()).toBeNull();
-    expect(createList(["a"], { a: {} }, { status: "lost" })()).toBeNull();
-  });
-
-  test("ends with the token range of the last answer", () => {
-    const takeNext = createList(["a", "b"], { a: {}, b: {} }, { tokenCount: 2 });
-    expect([takeNext(), takeNext()]).toEqual([["a", 101n], null]);
-  });
-});
 
 describe("the client", () => {
   const clock = new FakeClock();

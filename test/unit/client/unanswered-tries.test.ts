@@ -6,6 +6,7 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import type { Lock } from "../../../src/index.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { until } from "../../support/until.ts";
 
@@ -126,6 +127,47 @@ test("take the place of the request that has asked, if that one is cancelled", a
   await fixture.answer();
   expect(await settled).toEqual(["granted", "LOCK_TIMEOUT"]);
   await fixture.locks.close();
+});
+
+test("a listener that withdraws one that is about to be rejected: each ends once, and the one behind them gets the lock", async () => {
+  const fixture = createFixture();
+  const controller = new AbortController();
+  const failed: string[] = [];
+  fixture.locks.on("failed", ({ outcome }) => {
+    failed.push(outcome);
+    controller.abort(Object.assign(new Error("enough"), { code: "ENOUGH" }));
+  });
+  const settled = outcomes([
+    fixture.locks.acquire("k", { wait: 0 }),
+    fixture.locks.acquire("k", { wait: 0, signal: controller.signal }),
+  ]);
+  const last = fixture.locks.acquire("k");
+  await fixture.answer(new Error("no connection"));
+  expect(await settled).toEqual(["LOCK_STORE_FAILED", "ENOUGH"]);
+  expect(failed.sort()).toEqual(["cancelled", "error"]);
+  await fixture.answer();
+  await (await last).release();
+  await fixture.locks.close();
+});
+
+test("a listener that asks again at once shares its claim with the next request", async () => {
+  const fixture = createFixture();
+  const holder = await fixture.other.acquire("k");
+  const again: Promise<unknown>[] = [];
+  fixture.locks.on("failed", () => {
+    if (again.length === 0) again.push(fixture.locks.acquire("k", { wait: "10s" }));
+  });
+  const first = outcomes(tries(fixture, 1));
+  await fixture.answer();
+  expect(await first).toEqual(["busy"]);
+  const next = fixture.locks.acquire("k");
+  await fixture.answer();
+  expect(fixture.sent).toEqual(["k", "k"]);
+  await holder.release();
+  await ((await again[0]) as Lock).release();
+  await fixture.answer(); // the range of the first claim had one token
+  await (await next).release();
+  await Promise.all([fixture.locks.close(), fixture.other.close()]);
 });
 
 test("a listener that asks again at once makes one claim, not two", async () => {
