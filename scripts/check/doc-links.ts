@@ -29,8 +29,8 @@ export function unlistedPages(pages: readonly Page[] = readPages()): string[] {
 
 /** Folders in which a path of these pages may begin: ARCHITECTURE.md leaves out "src/", a decision also its area. */
 const PATH_ROOTS: readonly string[] = ["", "src/", "src/server/", "src/drivers/redis/"];
-/** The changelog, results and test transcripts name files of their time. */
-const PAST_PAGES = /^(CHANGELOG\.md|docs\/results\/)/;
+/** The changelog names files of its time. */
+const PAST_PAGES = /^CHANGELOG\.md$/;
 const CODE_PATH = /`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|lua|sql|sh))`/g;
 
 /**

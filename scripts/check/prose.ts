@@ -71,10 +71,10 @@ export function phrasesInSources(sourceTree: SourceTree): Finding[] {
   });
 }
 
-/** The text of pages without their code; decisions and results tell of their time and keep their words. */
+/** The text of pages without their code; decisions tell of their time and keep their words. */
 export function phrasesInPages(pages: readonly Page[]): Finding[] {
   return pages
-    .filter(({ path }) => !/^docs\/(?:decisions|results)\/|^CHANGELOG/.test(path))
+    .filter(({ path }) => !/^docs\/decisions\/|^CHANGELOG/.test(path))
     .flatMap((page) => phrasesIn(parsePage(page).prose.join("\n"), "pages", page.path));
 }
 
