@@ -1,11 +1,10 @@
-// `npm run bench -- [--quick] [case or group...]`: measures, and writes one JSON a run below bench/results. For every group of
-// which all cases were run, the results are kept: see page/publish.ts. Fails if a gate does not hold; rates are goals, and only
-// reported.
-// `npm run bench -- --page [RESULTS.json...]`: keeps the results of these runs, and writes the tables and docs/benchmarks.md.
+// `npm run bench -- [--quick] [case...]`: measures, and (unless quick) writes one JSON a run below bench/results, which is not in the tree. Fails if
+// a gate does not hold; rates are goals, and only reported.
+// `npm run bench -- --page [RUN.json...]`: puts the figures of these runs into docs/results.md, and writes docs/benchmarks.md from it.
 // `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: see compare/compare.ts.
 // `npm run bench -- --imports BUILD [--rounds N] [ENTRY...]`: see compare/imports.ts.
 
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { CASES } from "./cases/cases.ts";
@@ -19,10 +18,12 @@ import { failedGates, renderLines } from "./harness/report.ts";
 import { quantile } from "./harness/stats.ts";
 import { installThirdParty } from "./harness/third-party.ts";
 import { readVersions } from "./harness/versions.ts";
-import { GROUPS, publish, selectWholeGroups } from "./page/publish.ts";
-import { readRun, toSavedCases } from "./page/saved-results.ts";
+import { renderPage } from "./page/page.ts";
+import { addRun, parseResults, renderResults } from "./page/results.ts";
 
-const RESULTS = "bench/results";
+const RUNS = "bench/results";
+const RESULTS_FILE = "docs/results.md";
+const PAGE_FILE = "docs/benchmarks.md";
 
 /** By their names, or by the first words of them: "sql-uncontended" is that case on all databases. */
 function selectCases(names: readonly string[]): readonly BenchCase[] {
@@ -31,8 +32,7 @@ function selectCases(names: readonly string[]): readonly BenchCase[] {
   const isNamed = (benchCase: BenchCase): boolean => names.some((name) => isNamedBy(benchCase, name));
   const unknown = names.filter((name) => !CASES.some((benchCase) => isNamedBy(benchCase, name)));
   if (unknown.length > 0) {
-    const knownNames = [...GROUPS, ...CASES.map(({ name }) => name)];
-    console.error(`no case ${unknown.join(", ")}; there are ${knownNames.join(", ")}`);
+    console.error(`no case ${unknown.join(", ")}; there are ${CASES.map(({ name }) => name).join(", ")}`);
     process.exit(64);
   }
   return names.length === 0 ? CASES : CASES.filter(isNamed);
@@ -66,15 +66,24 @@ async function main(names: readonly string[]): Promise<void> {
   const otherLoad = { median: quantile(loads, 0.5), most: Math.max(0, ...loads) };
   // after the cases, which install what is missing
   const report: Report = { ...before, versions: readVersions(), otherLoad, cases: reports };
-  mkdirSync(RESULTS, { recursive: true });
-  const file = join(RESULTS, `${before.date.replaceAll(":", "-")}.json`);
-  writeFileSync(file, JSON.stringify(report, null, 2));
-  console.log(`results: ${file}`);
-  const whole = IS_QUICK_RUN ? [] : selectWholeGroups(CASES, toSavedCases(report));
-  if (whole.length > 0) publish(CASES, whole);
+  // a quick run only shows that the cases run
+  if (!IS_QUICK_RUN) {
+    mkdirSync(RUNS, { recursive: true });
+    const file = join(RUNS, `${before.date.replaceAll(":", "-")}.json`);
+    writeFileSync(file, JSON.stringify(report, null, 2));
+    console.log(`results: ${file}`);
+  }
   const faults = failedGates(report);
   for (const fault of faults) console.error(`FAILED ${fault}`);
   process.exitCode = faults.length === 0 ? 0 : 1;
+}
+
+function writePage(runs: readonly string[]): void {
+  const results = runs
+    .map((file) => JSON.parse(readFileSync(file, "utf8")) as Report)
+    .reduce((all, run) => addRun(all, run, CASES), parseResults(readFileSync(RESULTS_FILE, "utf8")));
+  writeFileSync(RESULTS_FILE, renderResults(results));
+  writeFileSync(PAGE_FILE, renderPage(CASES, results));
 }
 
 const { values, positionals } = parseArgs({
@@ -89,7 +98,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
 });
 const rounds = Number(values.rounds);
-if (values.page === true) publish(CASES, positionals.flatMap(readRun));
+if (values.page === true) writePage(positionals);
 else if (values.compare === undefined && values.imports === undefined) await main(positionals);
 else if (!Number.isInteger(rounds) || rounds < 1) {
   console.error(

@@ -10,7 +10,7 @@ import {
   pureCore,
   weakCollections,
 } from "./check/code-rules.ts";
-import { brokenLinks, findMissingPaths } from "./check/doc-links.ts";
+import { brokenLinks, findMissingPaths, unlistedPages } from "./check/doc-links.ts";
 import { importCycles, libraryEntryImports } from "./check/import-graph.ts";
 import { deadImportRows, importTable } from "./check/import-table.ts";
 import { checkTypesResolve, findExportMapFaults, findPackedFaults } from "./check/package-rules.ts";
@@ -63,7 +63,7 @@ const CHECKS: readonly Check[] = [
   { name: "CI runs every suite", faults: () => findMatrixProblems() },
   { name: "snippets compile", faults: () => findSnippetFaults() },
   { name: "programs in pages", faults: () => findProgramFaults() },
-  { name: "links", faults: () => brokenLinks() },
+  { name: "links", faults: () => [...brokenLinks(), ...unlistedPages()] },
   { name: "paths in pages", faults: () => findMissingPaths() },
   { name: "reference is complete", faults: findUndocumented },
   { name: "export map", faults: findExportMapFaults },

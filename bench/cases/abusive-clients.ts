@@ -20,7 +20,6 @@ export const abusiveClients: BenchCase = {
   about:
     "A client with four callers on keys of their own, alone and beside a process of bad clients, in turns. The floods come at " +
     "a rate of their own (bench/harness/abusive-client.child.ts): beside one that fills a core, anything would be slower.",
-  reasons: { "*": "The kernel and Node accept and refuse connections on the same loop that serves." },
   async run() {
     return withProcessGroup("holdfast", { processes: 1, tcp: true }, async ({ clients, address }) => {
       const client = clients[0] as ChildProcessRpc;

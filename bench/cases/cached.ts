@@ -43,13 +43,7 @@ export function createReuse(subject: CachingSubject): BenchCase {
     about:
       'One caller, one key, in a loop, with `cache: "10s"` and without it. The first use is a claim at the store, the next ones are granted ' +
       "from its tokens. async-mutex has neither lease, token nor store.",
-    page: {
-      theme: "A lock that its process used before",
-      measures: "One caller uses the same lock again and again, with the option `cache`.",
-      charts: [
-        { title: `${title}: a lock used again by its process, pairs a second`, column: "grants/s", better: "more" },
-      ],
-    },
+    headline: ["grants/s"],
     reasons: {
       [uncached]: "Without the option a pair is two round trips to a store; async-mutex has none.",
       "*":
@@ -92,11 +86,7 @@ export function createTurns({ group, title, kind, uncached, cached }: CachingSub
       "One process acquires and releases the lock, then the other one; the time of a turn is that of both calls. With `cache` every turn finds the lock " +
       "with the other process, until that is noticed: a lock that was recalled twice in a row without another use is not cached for a while. " +
       `"${FRESH_KEYS.slice(2)}": a new key every ${TURNS_OF_KEY} turns, so that this never happens; its first turn does not count.`,
-    page: {
-      theme: "A lock that its process used before",
-      measures: "Two processes take turns with one lock, which is the worst case of the option `cache`.",
-      charts: [{ title: `${title}: two processes in turns, time of a turn, median`, column: "p50 us", better: "less" }],
-    },
+    headline: ["p50 us"],
     reasons: { "*": "The claim of a process recalls the other one, which has to be woken, and releases." },
     async run() {
       const names = [uncached, cached, cached + FRESH_KEYS];
@@ -133,17 +123,7 @@ export function createWaiter({ group, title, kind, uncached, cached, lossy }: Ca
       "One process acquires and releases a lock; 5 to 15 ms later another one acquires it, and its time counts. Without `cache` the lock is free then, " +
       "which costs one round trip; with it the first process has to be told, and releases. The lease is 30 s." +
       (lossy === null ? "" : " Half of the pushes lost: of all messages of Redis to either process, at random."),
-    page: {
-      theme: "A lock that its process used before",
-      measures: "A process wants a lock that another one has cached and does not use: how long until it has it?",
-      charts: [
-        {
-          title: `${title}: time to a lock that another process has just used, median`,
-          column: "p50 us",
-          better: "less",
-        },
-      ],
-    },
+    headline: ["p50 us"],
     reasons: { "*": "Another process has to be woken, which takes longer than the answer of a store that is awake." },
     async run() {
       const names = [uncached, cached, ...(lossy === null ? [] : [lossy])];

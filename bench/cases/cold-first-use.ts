@@ -22,11 +22,7 @@ export const coldFirstUse: BenchCase = {
   about:
     `One caller, one key, in a loop, for the first ${FIRST_MS / 1_000} s of each process, imports not counted. Holdfast connects at its first ` +
     "acquire, which counts; by hand, which is `SET NX PX` and a script that compares and deletes, is connected before.",
-  page: {
-    theme: "Starting",
-    measures: "A process that has just started locks and unlocks for 0.6 seconds.",
-    charts: [{ title: "The first 0.6 s of a process: pairs a second", column: "pairs/s", better: "more" }],
-  },
+  headline: ["pairs/s"],
   reasons: {
     "*":
       "Holdfast opens a second connection and asks the server for its settings before the first lock; after that a pair runs " +

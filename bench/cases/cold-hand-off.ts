@@ -15,6 +15,7 @@ export const coldHandOff: BenchCase = {
   about:
     `From A's call of release to B's grant, on the machine's monotonic clock; B has waited for 5 to 15 ms, at random. ${HAND_OFFS} in a ` +
     "round at most, and one round before those that count. The floor, the plain direct hand-off, has no lease of a waiter.",
+  headline: ["p50 us"],
   reasons: {
     "*":
       "The grant is published by the script of the release, which does more than to delete a key, and both processes are woken " +

@@ -26,12 +26,7 @@ export const coldInCompany: BenchCase = {
   about:
     `All in one process, each with connections of its own: ${SLICE_MS / 1_000} s each in turn, with a pause of ${PAUSE_MS / 1_000} s before each. ` +
     "One caller, one key, in a loop; a pair is timed whole. By hand is `SET NX PX` and a script that compares and deletes.",
-  page: {
-    theme: "A free lock",
-    measures:
-      "One process locks and unlocks for half a second, and does something else for some seconds, again and again.",
-    charts: [{ title: "A free lock in Redis, now and then: time of a pair, median", column: "p50 us", better: "less" }],
-  },
+  headline: ["p50 us"],
   reasons: {
     "*":
       "A pair runs more code than by hand, in the client and in the scripts, and after a pause that code has to be fetched " +

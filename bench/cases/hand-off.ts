@@ -21,11 +21,7 @@ export const handOff: BenchCase = {
     "Two processes take turns on one key, holding it for a millisecond each; the time from one's call of release to the " +
     "other's grant, which the machine's monotonic clock tells. The process that receives a message sleeps until then, so each costs a " +
     "wake-up; floor B's hand-off is two such messages and nothing else, of which the goal takes half for one message.",
-  page: {
-    theme: "From one process to the next",
-    measures: "Two processes take turns with a lock of a lock server: how long is it without a holder in between?",
-    charts: [{ title: "From release to grant by a server, median", column: "p50 us", better: "less" }],
-  },
+  headline: ["p50 us"],
   reasons: {
     "*": "Some 60 us of code before the write in one process and 50 after the read in the other, which has just been woken.",
   },

@@ -23,11 +23,7 @@ export const inProcessUncontended: BenchCase = {
   about:
     "One caller, one key, in a loop. async-mutex has neither lease, token nor signal. `using` stands for calls of `using()` with a " +
     'function that does nothing, `cached` for a client with `cache: "10s"`.',
-  page: {
-    theme: "A free lock",
-    measures: "One caller takes a free lock that lives in its own process and releases it, again and again.",
-    charts: [{ title: "A free lock in process: pairs a second", column: "pairs/s", better: "more" }],
-  },
+  headline: ["pairs/s"],
   reasons: REASONS,
   run: () => compareNames([HOLDFAST, THIRD_PARTY, HOLDFAST_CACHED, HOLDFAST_USING, "memory driver alone"], 1, 0.15),
 };
@@ -36,11 +32,7 @@ export const inProcessContended: BenchCase = {
   name: "in-process-64",
   title: "In process, 64 callers on one key",
   about: "64 callers of one process, each in a loop.",
-  page: {
-    theme: "Many callers, one lock",
-    measures: "64 callers of one process want the same lock of that process all the time.",
-    charts: [{ title: "64 callers, one lock in process: grants a second", column: "pairs/s", better: "more" }],
-  },
+  headline: ["pairs/s"],
   reasons: REASONS,
   run: () => compareNames([HOLDFAST, THIRD_PARTY], 64, 1),
 };

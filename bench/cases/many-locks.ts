@@ -28,7 +28,7 @@ export const heldLocks: BenchCase = {
   about:
     "Each with the usual lease of 30 s, watched for a minute: CPU of one core on either side, frames that renew per tick of " +
     "10 s, and what the server keeps for each lock after a full collection.",
-  reasons: { "*": "Each renewal is checked and answered for itself." },
+  headline: ["CPU %"],
   async run() {
     return withProcessGroup(
       HOLDFAST,
@@ -49,9 +49,11 @@ export const heldLocks: BenchCase = {
           );
           const frames = (proxy.counts().renewals - renewals) / (WINDOW_MS / TICK_MS);
           const bytes = (after.heap - before.heap) / HELD_COUNTS;
+          const [clientShare = 0, serverShare = 0] = shares;
           const figures = {
-            "client CPU %": computeSpread([shares[0] as number]),
-            "server CPU %": computeSpread([shares[1] as number]),
+            "CPU %": computeSpread([clientShare + serverShare]),
+            "client CPU %": computeSpread([clientShare]),
+            "server CPU %": computeSpread([serverShare]),
             "renew frames a tick": computeSpread([frames]),
             "server bytes a lock": computeSpread([bytes]),
             "server resident bytes a lock": computeSpread([(after.resident - before.resident) / HELD_COUNTS]),
@@ -95,11 +97,7 @@ export const constantCost: BenchCase = {
     `Server CPU a pair, one after another, each over the protocol on TCP (median of ${ROUNDS} times ${GRANTS} grants). ` +
     "Waiting: a caller that has released joins the end of the queue, so it keeps its length. Keys: one more key is " +
     "locked and released while that many are held.",
-  page: {
-    theme: "Many locks",
-    measures: "Does a grant cost more when many wait for the key, or when many keys are locked?",
-    charts: [],
-  },
+  headline: ["server CPU us/pair"],
   async run() {
     const waiting = await measureSeries(WAITERS, prepareQueue);
     const keys = await measureSeries(KEYS, prepareKeys);
@@ -110,16 +108,6 @@ export const constantCost: BenchCase = {
         check("goal", "10,000 waiting against 10", costRatio(waiting, 10_000, 10), "at most", 1.5),
         check("goal", "1,000,000 keys against 100", costRatio(keys, 1_000_000, 100), "at most", 1.5),
       ],
-      plot: {
-        name: "grant-cost",
-        title: "Server CPU of one grant and its release",
-        x: "how many (waiters on the key; keys held)",
-        y: "microseconds",
-        series: [
-          { name: "waiting", points: waiting },
-          { name: "keys held", points: keys },
-        ],
-      },
     };
   },
 };

@@ -17,16 +17,7 @@ export const multiProcess: BenchCase = {
   name: "processes",
   title: "Our server on TCP, 8 processes with 64 callers each",
   about: "Every caller on keys that no other caller wants then. Floor B: a bare map of queues behind the same frames.",
-  page: {
-    theme: "Many locks",
-    measures: "8 processes with 64 callers each lock different keys of one lock server.",
-    charts: [{ title: "8 processes of 64 callers, different keys: pairs a second", column: "pairs/s", better: "more" }],
-  },
-  reasons: {
-    "*":
-      "With a server that does nothing but a map of queues behind Holdfast's client and frames (the bare queue) the rate is not half of " +
-      "floor B's: ids of 26 characters, leases and tokens on the wire cost more than the server.",
-  },
+  headline: ["pairs/s"],
   async run() {
     const names = [HOLDFAST, BASELINE, MINIMAL_SERVER, THIRD_PARTY];
     // a fifth of a core each: in a shorter round V8 has hardly grown its young generation back when it is over
@@ -66,7 +57,6 @@ export const tlsMultiProcess: BenchCase = {
   name: "tls",
   title: "TLS against plain TCP, one process with 64 callers",
   about: "Every caller on keys that no other caller wants then. CPU of client and server together.",
-  reasons: { "*": "Encryption of small frames on both sides." },
   async run() {
     const names = [HOLDFAST, HOLDFAST_TLS];
     const workload = { callers: 64, keys: 640, ms: 700, latencies: false };

@@ -44,21 +44,10 @@ const ABOUT =
   "got one; the longest counts those still waiting. At the end no caller asks again; those without a grant half a second " +
   "later are counted, and given up. With local hand-off, and in strict order. The plain direct hand-off is the " +
   `floor of strict order: two scripts and a PUBLISH. ${REDIS_METHOD}`;
-const STRICT_REASON =
-  "Every change of the process costs a release, a push and a claim, and the order of arrival decides when it comes. An unfair rival lets " +
-  "the last holder take the lock again, which needs no push; see how many of its callers got nothing.";
 const REASONS = {
-  [HOLDFAST_STRICT]: STRICT_REASON,
-  "strict order: rate of the best rival": STRICT_REASON,
-  [`strict order: rate of ${DIRECT_HAND_OFF}`]:
-    "The scripts keep what the plain hand-off has not: leases of waiters, lost replies, tokens that never fall, lists.",
-  [`strict order: rate of ${BROKER}`]:
-    "Its broker tells the next caller over the connection that asked; Redis pushes over a second connection.",
-  "rate of the best rival": "The lock passes from process to process through Redis, and the time of that decides.",
-  "strict order: longest wait of the median":
-    "The median wait is one or two milliseconds, so that any pause of a process or of the machine counts.",
-  "strict order: commands inside the scripts, a grant":
-    "The script of a release also admits the next waiter, issues its token and checks that its process can be reached.",
+  [HOLDFAST_STRICT]:
+    "Every change of the process costs a release, a push and a claim, and the order of arrival decides when it comes. An unfair rival lets " +
+    "the last holder take the lock again, which needs no push; see how many of its callers got nothing.",
 };
 
 /** Each of four processes works a quarter of the time, so V8 compiles it for seconds. */
@@ -68,14 +57,7 @@ export const redisContended: BenchCase = {
   name: "redis-64",
   title: "Redis, 64 callers of one process on one key",
   about: `64 callers of one process. ${ABOUT}`,
-  page: {
-    theme: "Many callers, one lock",
-    measures: "64 callers of one process want the same lock all the time.",
-    charts: [
-      { title: "64 callers, one lock in Redis: grants a second", column: "grants/s", better: "more" },
-      { title: "Callers that got nothing in 0.4 s, of 64", column: "callers with none", better: "less" },
-    ],
-  },
+  headline: ["grants/s", "callers with none"],
   reasons: REASONS,
   run: () =>
     measureContended(
@@ -88,15 +70,7 @@ export const redisMultiProcess: BenchCase = {
   name: "redis-processes",
   title: "Redis, 4 processes with 8 callers each on one key",
   about: `32 callers in 4 processes. ${ABOUT}`,
-  page: {
-    theme: "Many callers, one lock",
-    measures: "4 processes with 8 callers each want the same lock all the time.",
-    charts: [
-      { title: "4 processes of 8 callers, one lock in Redis: grants a second", column: "grants/s", better: "more" },
-      { title: "Callers that got nothing in 0.4 s, of 32", column: "callers with none", better: "less" },
-      { title: "Commands to Redis for a grant", column: "commands/grant", better: "less" },
-    ],
-  },
+  headline: ["grants/s", "callers with none"],
   reasons: REASONS,
   run: () =>
     measureContended(
@@ -179,7 +153,6 @@ export const redisStrict: BenchCase = {
   name: "redis-strict",
   title: "Redis, strict order with shorter and longer queues",
   about: "Strict order: the order is that of arrival at Redis. What a grant costs must not depend on how many wait.",
-  reasons: { "*": "With 8 callers the median is about 2 ms, so that any pause of the process counts." },
   async run() {
     const rows: Row[] = [];
     const checks: Check[] = [];

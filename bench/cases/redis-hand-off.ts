@@ -26,11 +26,7 @@ export const redisHandOff: BenchCase = {
   about:
     "From A's call of release to B's grant, on the machine's monotonic clock; B has waited for 5 to 15 ms, at random, and " +
     `both processes are asleep. Up to ${HAND_OFFS} in a round, fewer of those who take long.`,
-  page: {
-    theme: "From one process to the next",
-    measures: "A process releases a lock in Redis that one other process waits for: how long until that one has it?",
-    charts: [{ title: "From release to grant in another process, median", column: "p50 us", better: "less" }],
-  },
+  headline: ["p50 us"],
   reasons: {
     "*":
       "The push leaves Redis when the script of the release is through, and the script does more than to delete a key; both " +
@@ -77,7 +73,6 @@ const PIPELINED = ", auto-pipelined";
 export const redisPipelining: BenchCase = {
   name: "redis-pipelining",
   title: "Redis, auto-pipelining of ioredis on and off",
-  reasons: { "*": "It goes either way where the machine decides which process runs first." },
   about:
     "With it every command waits for the end of the event loop's turn, and those of one turn go out together. Why it is not " +
     "advised for locks; a program that passes such a client to the driver gets the second line of each pair.",

@@ -42,18 +42,7 @@ export const redisHeldLocks: BenchCase = {
     `A lease of ${TTL / 1_000} s for everybody, watched for ${WINDOWS} times ${Math.round(WATCH_MS / 1_000)} s, all at the same ` +
     "time, each with a Redis of its own. We prolong every third of the lease, the rivals every 4 to 4.5 s: within a window they " +
     "do it twice, we five times.",
-  page: {
-    theme: "Many locks",
-    measures: "A process holds 10,000 locks in Redis with a lease of 5 s, and its library renews them.",
-    charts: [
-      {
-        title: "10,000 held locks in Redis: CPU of the client and of Redis together, % of a core",
-        column: "CPU %",
-        better: "less",
-      },
-      { title: "Commands a second that renew 10,000 locks", column: "commands/s", better: "less" },
-    ],
-  },
+  headline: ["CPU %"],
   reasons: {
     "*":
       "Holdfast renews after a third of the lease and the rivals when a fifth of it or less is left, so it renews two and a half " +
@@ -106,13 +95,7 @@ export const redisWaiting: BenchCase = {
     `A second process keeps the key for all the time. Our lease is ${TTL / 1_000} s here, so that the waiters' places are prolonged ` +
     `every ${(TICK_MS / 1_000).toFixed(1)} s; watched for ${WINDOWS} times ${(SHORT_MS / 1_000).toFixed(1)} s, all at the same time, each with a ` +
     "Redis of its own.",
-  page: {
-    theme: "Many locks",
-    measures: "Callers of a process wait for a lock in Redis that another process keeps, and nothing changes.",
-    charts: [
-      { title: "Callers that wait for one lock in Redis: commands a second", column: "commands/s", better: "less" },
-    ],
-  },
+  headline: ["commands/s"],
   reasons: {
     "*":
       "Holdfast renews the place of its waiters and asks again, in case a message was lost; simple-redis-mutex relies on the " +

@@ -37,17 +37,7 @@ export const redisSections: BenchCase = {
   name: "redis-sections",
   title: "Redis, sections that take time, one process",
   about: `8 callers of one process on one key. ${LIMIT}`,
-  page: {
-    theme: "Work under the lock",
-    measures:
-      "8 callers of one process work under one lock for 0.1, 1 or 10 ms: which share of the time is work, and not passing on the lock?",
-    charts: SECTIONS.map(({ sectionMs }) => ({
-      title: `Sections of ${sectionMs} ms, one process: share of what is possible without a lock`,
-      column: "of the limit",
-      better: "more" as const,
-      prefix: `${sectionMs} ms: `,
-    })),
-  },
+  headline: ["grants/s", "callers with none"],
   reasons: {
     [HOLDFAST_STRICT]:
       "In strict order each section waits for a hand-off by Redis; a rival that lets the last holder take the lock again waits for " +
@@ -80,16 +70,7 @@ export const redisSectionsOfProcesses: BenchCase = {
   title: "Redis, sections that take time, 4 processes",
   about:
     "4 processes with 2 callers each on one key, which work under the lock for 0.1 ms (computing), 1 and 10 ms (a timer).",
-  page: {
-    theme: "Work under the lock",
-    measures: "4 processes with 2 callers each work under one lock for 0.1, 1 or 10 ms.",
-    charts: SECTIONS.map(({ sectionMs }) => ({
-      title: `Sections of ${sectionMs} ms, 4 processes: sections a second`,
-      column: "grants/s",
-      better: "more" as const,
-      prefix: `${sectionMs} ms: `,
-    })),
-  },
+  headline: ["grants/s", "callers with none"],
   reasons: {
     [HOLDFAST_STRICT]:
       "In strict order each section waits for a hand-off by Redis; a rival that lets the last holder take the lock again waits for " +

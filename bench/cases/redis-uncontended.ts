@@ -29,11 +29,7 @@ export const redisUncontended: BenchCase = {
   name: "redis-alone",
   title: "Redis, one caller, uncontended",
   about: `One caller, one key, in a loop; a pair is timed whole. The floor is a bare EVALSHA for each half. ${REDIS_METHOD}`,
-  page: {
-    theme: "A free lock",
-    measures: "One caller takes a free lock in Redis and releases it, again and again.",
-    charts: [{ title: "A free lock in Redis: time of a pair, median", column: "p50 us", better: "less" }],
-  },
+  headline: ["grants/s"],
   reasons: {
     "*":
       "A claim and a release are one round trip each, as in the floor, but their scripts also keep a queue, a token that never " +
@@ -59,15 +55,7 @@ export const redisManyKeys: BenchCase = {
   name: "redis-wide",
   title: "Redis, 64 callers on 10,000 keys",
   about: `64 callers of one process, each on keys that no other caller wants then. ${REDIS_METHOD}`,
-  page: {
-    theme: "Many locks",
-    measures: "64 callers of one process lock 10,000 different keys in Redis, so none waits for another one.",
-    charts: [
-      { title: "64 callers on 10,000 keys in Redis: pairs a second", column: "grants/s", better: "more" },
-      { title: "CPU of Redis for a pair", column: "server CPU us", better: "less" },
-      { title: "CPU of the client for a pair", column: "client CPU us", better: "less" },
-    ],
-  },
+  headline: ["grants/s"],
   reasons: {
     "*":
       "The script of a claim reads and writes a record with its queue, lease and token, and the client keeps a lease by its own " +

@@ -19,13 +19,7 @@ export const serverProcesses: BenchCase = {
   about:
     "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant. With local " +
     "hand-off, and in strict order. Floor B: a bare map of queues behind the same frames, in strict order, too.",
-  page: {
-    theme: "Many callers, one lock",
-    measures: "4 processes with 8 callers each want the same lock of a lock server all the time.",
-    charts: [
-      { title: "4 processes of 8 callers, one lock of a server: grants a second", column: "grants/s", better: "more" },
-    ],
-  },
+  headline: ["grants/s"],
   reasons: {
     "*":
       "In strict order each change of the process is a round trip of its own; Holdfast's frames also carry ids, tokens and leases, which " +

@@ -12,9 +12,6 @@ const CALLERS = 64;
 const PROCESS_COUNTS = [1, 4];
 /** Ours are watched until every caller can have had so many: with fewer, one that got nothing may only have come late. */
 const FAIR_GRANTS = 4;
-const CONNECTIONS_REASON =
-  "One for the calls, which take turns, and on PostgreSQL one more that listens while a claim waits. Neither grows with callers or locks. A call that takes " +
-  "longer than 50 ms lets another one pass, which may open a connection of its pool.";
 const COLUMNS: readonly Column[] = [
   "rate",
   "p50",
@@ -40,19 +37,8 @@ function createCase(kind: SqlKind): BenchCase {
       "In one process, and in 4 processes of 16 callers. Nothing is done under the lock; each caller asks again at once. p50 and p99 " +
       "are of the wait for a grant, of those who got one; the longest counts those still waiting. At the end no " +
       "caller asks again; those without a grant half a second later are counted, and given up. Each commit is synced to the disk.",
-    page: {
-      theme: "Many callers, one lock",
-      measures: `64 callers want the same lock in ${title} all the time, in one process and in 4.`,
-      charts: PROCESS_COUNTS.map((processes) => ({
-        title: `64 callers, one lock in ${title}, ${describe(processes)}: grants a second`,
-        column: "grants/s",
-        better: "more" as const,
-        prefix: `${describe(processes)}: `,
-      })),
-    },
+    headline: ["grants/s", "callers with none"],
     reasons: {
-      "one process: connections per process": CONNECTIONS_REASON,
-      "4 processes: connections per process": CONNECTIONS_REASON,
       "*":
         "The lock passes from process to process only as often as a waiter of another process asks, and GET_LOCK, which is no lease, " +
         "writes nothing to the disk.",

@@ -29,11 +29,7 @@ function createCase(kind: SqlKind, floor: string | null, remark: string): BenchC
     about:
       "From A's call of release to B's grant, on the machine's monotonic clock; B has waited for 5 to 15 ms, at random. " +
       `Up to ${HAND_OFFS} in a round, fewer of those that take long. ${remark}`,
-    page: {
-      theme: "From one process to the next",
-      measures: `A process releases a lock in ${title} that one other process waits for: how long until that one has it?`,
-      charts: [{ title: `From release to grant in ${title}, median`, column: "p50 us", better: "less" }],
-    },
+    headline: ["p50 us"],
     reasons: {
       "*": `${
         floor === null

@@ -78,9 +78,6 @@ function createCase(kind: SqlKind, aim: string, toGoal: (perSecond: number) => G
       "Each waits for a key of its own that another process holds, ours also all for one key. Statements are those that the server has " +
       `counted within ${WATCH_MS / 1_000} s, when all have their places. Our lease is ${TTL_MS / 1_000} s here, so a place in a ` +
       `queue is prolonged every ${TICK_MS / 1_000} s. The goal is ${aim}.`,
-    reasons: {
-      "*": "Places that were taken at different times are renewed in several batches, and one statement more lies at the edge of what is watched.",
-    },
     async run() {
       const costs: IdleCost[] = [];
       const checks: Check[] = [];

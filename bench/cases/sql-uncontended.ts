@@ -27,21 +27,12 @@ function createCase(kind: SqlKind): BenchCase {
       "One caller, one key, in a loop; a pair is timed whole. Each commit is synced to the disk, as the database does by " +
       "default. The floor is one statement that inserts a row and one that deletes it, with the same client. A lock by hand that ends with " +
       `its connection writes nothing to the disk. Each has run for ${WARM_UP_MS / 1_000} s before it is measured.`,
-    page: {
-      theme: "A free lock",
-      measures: `One caller takes a free lock in ${title} and releases it, again and again.`,
-      charts: [{ title: `A free lock in ${title}: pairs a second`, column: "grants/s", better: "more" }],
-    },
+    headline: ["grants/s"],
     reasons: {
       [names.holdfast]:
         "A claim and a release are transactions that commit to the disk and keep a queue, tokens and tombstones; a lock by hand that " +
         "ends with its connection writes nothing.",
-      ...(names.advisory === null
-        ? {}
-        : {
-            [names.advisory.holdfast]: ADVISORY_REASON,
-            [`${names.advisory.holdfast}: rate of ${names.advisory.byHand}`]: ADVISORY_REASON,
-          }),
+      ...(names.advisory === null ? {} : { [names.advisory.holdfast]: ADVISORY_REASON }),
       "*": "A claim and a release are calls of functions or procedures with a transaction and a reply; the floor is two bare statements.",
     },
     async run() {

@@ -22,7 +22,6 @@ export const importTime: BenchCase = {
   name: "import",
   title: "Loading the library's entry",
   about: `Each figure from ${ROUNDS} fresh processes: how long \`import\` of the built entry took, by the clock and by CPU.`,
-  reasons: { "*": "The entry has grown with what it does; a program pays for it once." },
   async run() {
     buildPackage();
     const [clock, cpu] = await measureFreshProcesses();
@@ -47,11 +46,7 @@ export const runOverhead: BenchCase = {
   name: "run",
   title: "`holdfast run KEY -- true` on a warm server",
   about: `Against the start of a Node that does nothing, in turns, ${ROUNDS} of each; the server is running already.`,
-  page: {
-    theme: "Starting",
-    measures: "A command runs under a lock: how much longer than Node takes to start at all?",
-    charts: [{ title: "`holdfast run KEY -- true`: milliseconds", column: "ms", better: "less" }],
-  },
+  headline: ["ms"],
   reasons: {
     "*": "Reading the file of the command line, the processes of the watchdog and of the command, and the connection.",
   },

@@ -30,11 +30,7 @@ export const socketUncontended: BenchCase = {
   about:
     "One caller in a loop. Floor A answers each of the pair's two frames and does nothing else. Where the kernel places " +
     "the two processes moves a serial figure by more than most products differ.",
-  page: {
-    theme: "A free lock",
-    measures: "One caller takes a free lock of the lock server on the same machine and releases it, again and again.",
-    charts: [{ title: "A free lock of a server: time of a pair, median", column: "p50 us", better: "less" }],
-  },
+  headline: ["pairs/s"],
   reasons: {
     "*": "A pair costs client and server together about 10 us of CPU more than two bare round trips, in which nothing is promised.",
   },
@@ -64,14 +60,7 @@ export const socketManyKeys: BenchCase = {
   name: "socket-wide",
   title: "Our server, 64 callers on 10,000 keys",
   about: "64 callers of one process, each on keys that no other caller wants then. Floor B: a bare map of queues.",
-  page: {
-    theme: "Many locks",
-    measures: "64 callers of one process lock 10,000 different keys of a lock server.",
-    charts: [
-      { title: "64 callers on 10,000 keys of a server: pairs a second", column: "pairs/s", better: "more" },
-      { title: "CPU of the server for a pair", column: "server CPU us/pair", better: "less" },
-    ],
-  },
+  headline: ["pairs/s"],
   reasons: {
     "*":
       "The callers of the process wait for one batch, so that client and server take turns, and the rate is one over the sum " +
@@ -107,11 +96,7 @@ export const socketContended: BenchCase = {
   about:
     "64 callers of one process: with local hand-off, and in strict order. " +
     "Floor A here: one caller; its rate is that of its round trips, two a pair.",
-  page: {
-    theme: "Many callers, one lock",
-    measures: "64 callers of one process want the same lock of a lock server all the time.",
-    charts: [{ title: "64 callers, one lock of a server: grants a second", column: "pairs/s", better: "more" }],
-  },
+  headline: ["pairs/s"],
   reasons: {
     "*":
       "In strict order each request has a claim of its own; where the kernel places the two processes decides, and Holdfast's " +

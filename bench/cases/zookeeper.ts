@@ -16,11 +16,7 @@ export const zooKeeperUncontended: BenchCase = {
   name: "zookeeper-alone",
   title: "ZooKeeper, one caller, uncontended",
   about: `One caller, one key, in a loop; a pair is timed whole. ${METHOD}`,
-  page: {
-    theme: "A free lock",
-    measures: "One caller takes a free lock in ZooKeeper and releases it, again and again.",
-    charts: [{ title: "A free lock in ZooKeeper: pairs a second", column: "grants/s", better: "more" }],
-  },
+  headline: ["grants/s"],
   reasons: {
     "*": "Both write twice and wait for the disk twice a pair; the rest of the time is CPU, of two cores that three processes share.",
   },
@@ -46,11 +42,7 @@ export const zooKeeperManyKeys: BenchCase = {
   name: "zookeeper-wide",
   title: "ZooKeeper, 64 callers on 640 keys",
   about: `64 callers of one process, each on keys that no other caller wants then. ${METHOD}`,
-  page: {
-    theme: "Many locks",
-    measures: "64 callers of one process lock 640 different keys in ZooKeeper.",
-    charts: [{ title: "64 callers on 640 keys in ZooKeeper: pairs a second", column: "grants/s", better: "more" }],
-  },
+  headline: ["grants/s"],
   async run() {
     const load = { callers: 64, keys: 640, timed: "nothing" } as const;
     const rounds = await measureOnZooKeeper([HOLDFAST, CURATOR], { processes: 1, load, ms: 600 });
@@ -75,11 +67,7 @@ export const zooKeeperContended: BenchCase = {
   about:
     "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant. With local " +
     `hand-off, and in strict order. ${METHOD}`,
-  page: {
-    theme: "Many callers, one lock",
-    measures: "64 callers of one process want the same lock in ZooKeeper all the time.",
-    charts: [{ title: "64 callers, one lock in ZooKeeper: grants a second", column: "grants/s", better: "more" }],
-  },
+  headline: ["grants/s"],
   async run() {
     const load = { callers: 64, keys: 1, timed: "wait" } as const;
     const { rows, checks, holdfastRates } = await measureContended({ processes: 1, load, ms: 700 }, 15);
@@ -98,13 +86,7 @@ export const zooKeeperMultiProcess: BenchCase = {
   name: "zookeeper-processes",
   title: "ZooKeeper, 4 processes with 8 callers each on one key",
   about: `As before, with 32 callers in four processes. ${METHOD}`,
-  page: {
-    theme: "Many callers, one lock",
-    measures: "4 processes with 8 callers each want the same lock in ZooKeeper all the time.",
-    charts: [
-      { title: "4 processes of 8 callers, one lock in ZooKeeper: grants a second", column: "grants/s", better: "more" },
-    ],
-  },
+  headline: ["grants/s"],
   run: () => measureContended({ processes: 4, load: { callers: 8, keys: 1, timed: "wait" }, ms: 700 }, 8),
 };
 
@@ -112,11 +94,7 @@ export const zooKeeperCached: BenchCase = {
   name: "zookeeper-cached",
   title: "ZooKeeper, a cached lock used again by its process",
   about: `One caller, one key, in a loop, with \`cache: "10s"\` and without it. ${METHOD}`,
-  page: {
-    theme: "A lock that its process used before",
-    measures: "One caller uses the same lock in ZooKeeper again and again, with the option `cache`.",
-    charts: [{ title: "A lock in ZooKeeper, used again: pairs a second", column: "grants/s", better: "more" }],
-  },
+  headline: ["grants/s"],
   async run() {
     const names = [HOLDFAST_CACHED, HOLDFAST, CURATOR];
     const load = { callers: 1, keys: 1, timed: "nothing" } as const;

@@ -1,6 +1,5 @@
 /** What a case of the bench is, and what it finds. */
 
-import type { Plot } from "./plot.ts";
 import type { Spread } from "./stats.ts";
 
 export interface BenchCase {
@@ -9,48 +8,16 @@ export interface BenchCase {
   readonly title: string;
   /** What was done, in one or two sentences. */
   readonly about: string;
-  /** Its section of docs/benchmarks.md. Undefined: only the tables of docs/results have it. */
-  readonly page?: PageSection;
-  /**
-   * Why a goal is missed or a rival is ahead, in one sentence: by the name of the check or of our row, or "*" for all
-   * others. The page shows a reason only where it applies.
-   */
+  /** The columns that docs/results.md keeps. The first one is compared; others tell how it came about. */
+  readonly headline?: readonly string[];
+  /** Why a rival is ahead, in one sentence: by the name of our row, or "*" for all others. Shown only where one is. */
   readonly reasons?: Readonly<Record<string, string>>;
   run(): Promise<Findings>;
-}
-
-/** The headings of docs/benchmarks.md, in their order. */
-export const THEMES = [
-  "A free lock",
-  "A lock that its process used before",
-  "Many callers, one lock",
-  "Work under the lock",
-  "From one process to the next",
-  "Many locks",
-  "Starting",
-] as const;
-
-interface PageSection {
-  readonly theme: (typeof THEMES)[number];
-  /** What the case measures, in one sentence. */
-  readonly measures: string;
-  readonly charts: readonly BarChart[];
-}
-
-/** Bars of one column of the table, one for each row that has a figure. */
-export interface BarChart {
-  readonly title: string;
-  readonly column: string;
-  readonly better: "more" | "less";
-  /** Only the rows whose names begin so; the labels leave it out. */
-  readonly prefix?: string;
 }
 
 export interface Findings {
   readonly rows: readonly Row[];
   readonly checks: readonly Check[];
-  /** Drawn into docs/results. */
-  readonly plot?: Plot;
 }
 
 /** One contestant's figures; a column it has no figure for is left out. */

@@ -37,9 +37,6 @@ export const tokenServer: BenchCase = {
     "faster one, which sleeps outside, so that who has just released asks again and wins while the others sleep: it keeps no " +
     "line, no lease and hands no lock on. By default our callers in one process pass the lock on among themselves; " +
     "Strict order is that of arrival, each grant a round trip. 8 processes are in strict order always.",
-  reasons: {
-    "*": "In the barging lock the thread that has just released takes the lock again before the others wake, so most of its pairs do not change hands.",
-  },
   async run() {
     const rates = await createImplementations();
     const ratesOf = (name: string): readonly number[] => rates.get(name) ?? [];

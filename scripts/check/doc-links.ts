@@ -13,10 +13,24 @@ export function brokenLinks(pages: readonly Page[] = readPages()): string[] {
   );
 }
 
+const INDEX = "docs/README.md";
+const INDEXED_PAGES = /^docs\/(?:guide|design|reference)\//;
+
+/** Every page of these folders is linked from the index, so that a reader finds it without a search. */
+export function unlistedPages(pages: readonly Page[] = readPages()): string[] {
+  const index = pages.find(({ path }) => path === INDEX);
+  const linked = new Set(
+    index === undefined ? [] : findLinks(index).map(({ target }) => posix.join("docs", target.replace(/#.*/, ""))),
+  );
+  return pages
+    .filter(({ path }) => INDEXED_PAGES.test(path) && !linked.has(path))
+    .map(({ path }) => `${path} is not linked from ${INDEX}`);
+}
+
 /** Folders in which a path of these pages may begin: ARCHITECTURE.md leaves out "src/", a decision also its area. */
 const PATH_ROOTS: readonly string[] = ["", "src/", "src/server/", "src/drivers/redis/"];
-/** The changelog, results and test transcripts name files of their time. */
-const PAST_PAGES = /^(CHANGELOG\.md|docs\/results\/)/;
+/** The changelog names files of its time. */
+const PAST_PAGES = /^CHANGELOG\.md$/;
 const CODE_PATH = /`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|lua|sql|sh))`/g;
 
 /**

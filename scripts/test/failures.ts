@@ -8,7 +8,7 @@ const FAILURE_MARK = "FAILED ";
 /** Lines of a message: a difference of two long values must not hide the others. */
 const MAX_MESSAGE_LINES = 30;
 
-/** Every line of it begins with the mark, so that findFailureLines() finds it in what a part printed. */
+/** Every line of it begins with the mark, so that findFailureLines() finds it in what a suite printed. */
 export function formatFailure(place: string, errors: readonly TestFailure[]): string[] {
   const why = errors.flatMap(({ message, stack = "" }) => [
     ...stripVTControlCharacters(message).split("\n").slice(0, MAX_MESSAGE_LINES),

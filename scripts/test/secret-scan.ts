@@ -1,5 +1,5 @@
 // A mark in every secret that a test run makes (claim ids, sessions, credentials: all that randomId() gives), new in each
-// run, and the search for it in what the parts print. It gets into every process by NODE_OPTIONS, into ours and into
+// run, and the search for it in what the suites print. It gets into every process by NODE_OPTIONS, into ours and into
 // those that tests start: their own environment variables are taken from some of them.
 
 import { randomBytes } from "node:crypto";

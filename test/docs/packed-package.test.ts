@@ -35,7 +35,7 @@ const runtimes = await findRuntimes();
 const README = parsePage({ path: "README.md", text: readFileSync("README.md", "utf8") });
 const screensEnd = README.prose.indexOf("## What it guarantees");
 const screens = README.blocks.filter(({ line }) => line < screensEnd).map(({ code }) => code);
-const [packing = "", inClone = "", invoice = "", inProject = "", message = "", orders = "", compiling = ""] = screens;
+const [invoice = "", inProject = "", message = "", orders = "", compiling = "", packing = "", inClone = ""] = screens;
 
 let project = "";
 

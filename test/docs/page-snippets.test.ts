@@ -103,6 +103,8 @@ const ELSEWHERE: readonly string[] = [
   "postgres",
   "mysql",
   "redis",
+  "redis-failures",
+  "data-loss",
   "coming-from-curator",
   "zookeeper",
   "leader-election", // examples.test.ts

@@ -1,6 +1,6 @@
 // Connections that carry nothing any more and were never seen to end: a firewall, or a load balancer, has dropped them for
 // being idle, or the server behind them is stopped. What each client library does then stands in the guide,
-// docs/guide/redis.md.
+// docs/guide/redis-failures.md.
 
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";

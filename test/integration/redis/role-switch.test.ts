@@ -1,5 +1,5 @@
 // A master that becomes a replica, but leaves its connections open. What each client library does then stands in the guide,
-// docs/guide/redis.md.
+// docs/guide/redis-failures.md.
 
 import { Redis } from "ioredis";
 import { Redis as Iovalkey } from "iovalkey";

@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 
-const REFERENCE = readFileSync("docs/reference/api.md", "utf8");
+const REFERENCE = readFileSync("docs/reference/api/redis.md", "utf8");
 
 function splitWords(line: RegExp): readonly string[] {
   return String(line.exec(REFERENCE)?.[1]).trim().split(/\s+/);

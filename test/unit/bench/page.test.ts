@@ -1,108 +1,77 @@
-// docs/benchmarks.md is what the bench makes of the saved results: figures that a person has typed are found here.
+// docs/benchmarks.md is what the bench makes of docs/results.md: figures that a person has typed are found here.
 
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { CASES } from "../../../bench/cases/cases.ts";
-import type { BarChart, Row } from "../../../bench/harness/bench-case.ts";
-import { check } from "../../../bench/harness/bench-case.ts";
-import type { SavedCase } from "../../../bench/harness/report.ts";
+import type { BenchCase, Row } from "../../../bench/harness/bench-case.ts";
+import type { CaseReport, Report } from "../../../bench/harness/report.ts";
 import { computeSpread } from "../../../bench/harness/stats.ts";
-import { formatFigure, renderBarChart, selectBars } from "../../../bench/page/bar-chart.ts";
-import { findLeftoverCharts, renderFiles, selectWholeGroups } from "../../../bench/page/publish.ts";
-import { mergeCases, readSavedCases } from "../../../bench/page/saved-results.ts";
-import { findWeaknesses } from "../../../bench/page/weaknesses.ts";
+import { renderPage } from "../../../bench/page/page.ts";
+import type { Results } from "../../../bench/page/results.ts";
+import { addRun, parseResults, renderResults } from "../../../bench/page/results.ts";
 
-const CHART: BarChart = { title: "Pairs", column: "pairs/s", better: "more" };
+const NOTHING: Results = { versions: {}, cases: [], longRuns: "\nnone yet\n" };
 
-function createRow(contestant: string, rate: number): Row {
-  return { contestant, figures: { "pairs/s": computeSpread([rate]) } };
+function createCase(name: string, rest: Partial<BenchCase> = {}): BenchCase {
+  const run = (): Promise<never> => Promise.reject(new Error("is not run"));
+  return { name, title: `Title of ${name}`, about: "", headline: ["pairs/s"], run, ...rest };
 }
 
-function createSaved(name: string, rows: readonly Row[] = [], checks: SavedCase["checks"] = []): SavedCase {
-  const environment = {
-    commit: "c0ffee",
-    changed: false,
-    date: "2026-01-01T00:00:00.000Z",
-    node: "v20.0.0",
-    machine: "a machine",
-    versions: { "async-mutex": "0.5.0" },
-    otherLoad: { median: 0, most: 0 },
-  };
-  return { name, title: name, about: "", seconds: 1, rows, checks, environment };
+function createRow(contestant: string, ...rates: readonly number[]): Row {
+  return { contestant, figures: { "pairs/s": computeSpread(rates), "p50 us": computeSpread([1]) } };
 }
 
-test("the page, its pictures and the tables are made of the saved results (`npm run bench -- --page` writes them)", () => {
-  const files = renderFiles(CASES, readSavedCases());
-  const stale = [...files].filter(([path, text]) => readFileSync(path, "utf8") !== text).map(([path]) => path);
-  expect(stale).toEqual([]);
-  expect(findLeftoverCharts(files)).toEqual([]);
+function createRun(cases: readonly CaseReport[], date = "2026-01-01T00:00:00.000Z"): Report {
+  const versions = { "async-mutex": "0.5.0" };
+  const otherLoad = { median: 0, most: 0 };
+  return { commit: "c0ffee", changed: false, date, node: "v20.0.0", machine: "a machine", versions, otherLoad, cases };
+}
+
+function createReport(name: string, rows: readonly Row[], error?: string): CaseReport {
+  const { title, about } = createCase(name);
+  return { name, title, about, seconds: 1, rows, checks: [], ...(error !== undefined && { error }) };
+}
+
+test("the page is made of the results, and these have the form that the bench writes (`npm run bench -- --page`)", () => {
+  const text = readFileSync("docs/results.md", "utf8");
+  const results = parseResults(text);
+  expect(renderResults(results)).toBe(text);
+  expect(readFileSync("docs/benchmarks.md", "utf8")).toBe(renderPage(CASES, results));
 });
 
-test("every saved case is one that can be run", () => {
-  const names = CASES.map(({ name }) => name);
-  expect(readSavedCases().filter(({ name }) => !names.includes(name))).toEqual([]);
+test("every result is of a case that can be run, and has its columns", () => {
+  const { cases } = parseResults(readFileSync("docs/results.md", "utf8"));
+  const known = cases.map(({ name }) => [name, CASES.find((benchCase) => benchCase.name === name)?.headline]);
+  expect(cases.map(({ name, columns }) => [name, columns])).toEqual(known);
 });
 
-test("a run replaces the results of its own cases, and cases that are gone are dropped", () => {
-  const saved = [createSaved("a"), createSaved("gone")];
-  const later = { ...createSaved("b"), seconds: 2 };
-  const merged = mergeCases(saved, [later, { ...createSaved("a"), seconds: 3 }], ["a", "b"]);
-  expect(merged.map(({ name, seconds }) => [name, seconds])).toEqual([
-    ["a", 3],
-    ["b", 2],
+test("a run replaces the results of its own cases; those that failed keep theirs, and cases that are gone are dropped", () => {
+  const [a, b, gone] = [createCase("a"), createCase("b"), createCase("gone")];
+  const first = createRun(["a", "b", "gone"].map((name) => createReport(name, [createRow("holdfast", 1, 3, 2)])));
+  const later = createRun(
+    [createReport("a", [createRow("holdfast", 5)]), createReport("b", [], "failed")],
+    "2026-02-02T00:00:00.000Z",
+  );
+  const results = addRun(addRun(NOTHING, first, [a, b, gone]), later, [a, b]);
+  expect(results.cases.map(({ name, date, rows }) => [name, date, rows])).toEqual([
+    ["a", "2026-02-02", [{ contestant: "holdfast", cells: ["5"] }]],
+    ["b", "2026-01-01", [{ contestant: "holdfast", cells: ["2 (1..3)"] }]],
   ]);
+  expect(parseResults(renderResults(results))).toEqual(results);
 });
 
-test("a run is kept only for groups of which every case was run to its end", () => {
-  const cases = CASES.filter(({ name }) => /^(?:redis|zookeeper)-/.test(name));
-  const run = cases.map(({ name }) => createSaved(name));
-  const whole = selectWholeGroups(cases, run);
-  expect(whole).toHaveLength(cases.length);
-  const failed = run.map((saved) => (saved.name === "redis-wide" ? { ...saved, error: "failed" } : saved));
-  expect(selectWholeGroups(cases, failed).some(({ name }) => name.startsWith("redis-"))).toBe(false);
-  expect(selectWholeGroups(cases, failed).some(({ name }) => name.startsWith("zookeeper-"))).toBe(true);
-});
-
-test("bars stand in the order of their figures, and show the version of a rival", () => {
-  const rows = [createRow("no lock", 5), createRow("async-mutex", 9), createRow("holdfast, memory", 7)];
-  const bars = selectBars(CHART, rows, { "async-mutex": "0.5.0" });
-  expect(bars.map(({ label, kind }) => [label, kind])).toEqual([
-    ["async-mutex 0.5.0", "rival"],
-    ["Holdfast", "holdfast"],
-    ["no lock", "baseline"],
-  ]);
-  const picture = renderBarChart(CHART, bars);
-  expect(picture).toContain("times async-mutex 0.5.0");
-  expect(picture).toContain(">0.78×<");
-  expect(picture).toContain("prefers-color-scheme:dark");
-});
-
-test("figures have the unit of their column", () => {
-  expect(formatFigure("p50 us", 401)).toBe("401 µs");
-  expect(formatFigure("p50 us", 1_278)).toBe("1.28 ms");
-  expect(formatFigure("grants/s", 4_679)).toBe("4,679/s");
-  expect(formatFigure("CPU %", 9.1)).toBe("9.1 %");
-  expect(formatFigure("of the limit", 0.845)).toBe("0.85");
-});
-
-test("a goal that is missed and a rival that is ahead are told, each with its reason", () => {
+test("a rival that is ahead is named with its version and the reason, a baseline or one behind is not", () => {
+  const benchCase = createCase("a", { reasons: { "holdfast, memory, cached": "because", "*": "so it is" } });
   const rows = [
     createRow("async-mutex", 9),
+    createRow("no lock", 50),
     createRow("holdfast, memory", 7),
-    createRow("holdfast, memory, cached", 8.9),
+    createRow("holdfast, memory, cached", 4),
+    createRow("holdfast, memory, using", 8.9),
   ];
-  const missed = check("goal", "rate", computeSpread([0.5]), "at least", 1);
-  const met = check("goal", "other", computeSpread([2]), "at least", 1);
-  const benchCase = {
-    name: "a",
-    title: "a",
-    about: "",
-    page: { theme: "A free lock", measures: "", charts: [CHART] },
-    reasons: { rate: "because", "*": "so it is" },
-    run: () => Promise.reject(new Error("is not run")),
-  } as const;
-  expect(findWeaknesses(benchCase, createSaved("a", rows, [missed, met]))).toEqual([
-    { finding: "Goal: rate at least 1, measured 0.5", reason: "because" },
-    { finding: "async-mutex 0.5.0 has 9/s against 7/s of Holdfast (pairs/s)", reason: "so it is" },
+  const page = renderPage([benchCase], addRun(NOTHING, createRun([createReport("a", rows)]), [benchCase]));
+  expect(page.split("\n").filter((line) => line.startsWith("| [Title of a]"))).toEqual([
+    "| [Title of a](results.md#title-of-a) | 9/s, async-mutex 0.5.0; 7/s, Holdfast | so it is |",
+    "| [Title of a](results.md#title-of-a) | 9/s, async-mutex 0.5.0; 4/s, Holdfast, cached | because |",
   ]);
 });

@@ -12,7 +12,7 @@ import {
 import { findMissingPaths } from "../../../scripts/check/doc-links.ts";
 import { importCycles, libraryEntryImports } from "../../../scripts/check/import-graph.ts";
 import { importTable } from "../../../scripts/check/import-table.ts";
-import { phrasesInPages, phrasesInSources } from "../../../scripts/check/prose.ts";
+import { proseFaults } from "../../../scripts/check/prose.ts";
 import { findUnlistedRules } from "../../../scripts/check/restated-rules.ts";
 import type { SourceTree } from "../../../scripts/check/source-tree.ts";
 import { findDeadTargets, parseSource } from "../../../scripts/check/source-tree.ts";
@@ -191,23 +191,20 @@ test("instanceof with a class of src is reported, unless the class is an error",
   expect(faultsOf("src/b.ts", "x instanceof NetError || x instanceof FatalError || x instanceof Set;")).toEqual([]);
 });
 
-test("phrases that hide the subject are found in messages, templates and comments, with their lines, and not in names", () => {
-  const text = `/** Told by\n * whoever asks. */\nconst nobody = \`\${1} anew \${2} of ours\`; // given back\nf("Nobody");`;
-  expect(phrasesInSources(sourceTree({ "src/a.ts": text }))).toEqual([
-    { kind: "messages", place: "src/a.ts:3", phrase: "anew" },
-    { kind: "messages", place: "src/a.ts:3", phrase: "of ours" },
-    { kind: "messages", place: "src/a.ts:4", phrase: "Nobody" },
-    { kind: "comments", place: "src/a.ts:2", phrase: "whoever" },
-    { kind: "comments", place: "src/a.ts:3", phrase: "given back" },
+test("phrases that hide the subject are found in messages and templates, with their lines, and not in names", () => {
+  const text = `/** Told by\n * whoever asks. */\nconst nobody = \`\${1} anew \${2} of ours\`;\nf("Nobody");`;
+  expect(proseFaults(sourceTree({ "src/a.ts": text }), [])).toEqual([
+    'src/a.ts:3 "anew"',
+    'src/a.ts:3 "of ours"',
+    'src/a.ts:4 "Nobody"',
   ]);
 });
 
 test("pages are checked without their code blocks, and pages about the past keep their words", () => {
   const text = "Somebody\n```ts\nnobody\n```\n";
-  expect(phrasesInPages([{ path: "docs/guide/a.md", text }])).toEqual([
-    { kind: "pages", place: "docs/guide/a.md:1", phrase: "Somebody" },
-  ]);
-  expect(phrasesInPages([{ path: "docs/decisions/0001-a.md", text }])).toEqual([]);
+  const faultsOf = (path: string): string[] => proseFaults(sourceTree({}), [{ path, text }]);
+  expect(faultsOf("docs/guide/a.md")).toEqual(['docs/guide/a.md:1 "Somebody"']);
+  expect(faultsOf("docs/decisions/0001-a.md")).toEqual([]);
 });
 
 test("a page that names a file which does not exist is reported with its line, except in the changelog", () => {

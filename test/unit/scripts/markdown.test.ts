@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { findApiFaults } from "../../../scripts/check/api-page.ts";
-import { brokenLinks } from "../../../scripts/check/doc-links.ts";
+import { brokenLinks, unlistedPages } from "../../../scripts/check/doc-links.ts";
 import type { Page } from "../../../scripts/check/markdown.ts";
 import { findAnchors, parsePage } from "../../../scripts/check/markdown.ts";
 import { findProgramFaults, findSnippetFaults } from "../../../scripts/check/snippets.ts";
@@ -97,6 +97,14 @@ test("links to missing files and headings are found", () => {
   expect(linking("#page")[0]).toContain("has no such heading");
   expect(brokenLinks([makePage("`[not](a-link.md)`", TS_FENCE, "[nor](this.md)", FENCE_END)])).toEqual([]);
   expect(brokenLinks([makePage("[one]: missing.md")])).toHaveLength(1);
+});
+
+test("pages of the guide that the index does not link are found", () => {
+  const index: Page = { path: "docs/README.md", text: "See [one](guide/one.md#part)." };
+  const guide = (name: string): Page => ({ path: `docs/guide/${name}.md`, text: "# Page" });
+  expect(unlistedPages([index, guide("one"), guide("two")])).toEqual([
+    "docs/guide/two.md is not linked from docs/README.md",
+  ]);
 });
 
 test("headings become anchors as on GitHub", () => {

@@ -52,11 +52,11 @@ test.each([
   ["stdout", 1],
   ["stderr", 1],
   ["nowhere", 0],
-])("a part that prints a secret to %s has %i failures, although all its tests passed", async (target, faults) => {
+])("a suite that prints a secret to %s has %i failures, although all its tests passed", async (target, faults) => {
   const source = "test/unit/scripts/prints-secret.child.ts";
   builtFile("build/test/unit/scripts/prints-secret.child.js");
-  const part = { name: "it", seconds: 20, longSeconds: 20, source, args: [target], longArgs: [] };
-  const result = await runSuite(part, false, createMark());
+  const suite = { name: "it", source, args: [target], longArgs: [] };
+  const result = await runSuite(suite, false, createMark());
   expect(result.faults).toHaveLength(faults);
   expect(result.counts).toEqual({ passed: 1, failed: faults, skipped: 0 });
 });
