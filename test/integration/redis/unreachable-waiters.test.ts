@@ -7,10 +7,11 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Claim, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
-import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
 import { findRedisViolations, readStoreView } from "../../support/stores/redis-inspector.ts";
 import { until } from "../../support/until.ts";
 
