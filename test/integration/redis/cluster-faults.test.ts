@@ -149,7 +149,7 @@ describe("a Cluster", () => {
     for (const node of cluster.admin) await node.config("RESETSTAT");
     await held.release();
     const lock = await next;
-    expect(await sumStatistic("spublish"), "a knock and the grant").toBe(2);
+    expect(await sumStatistic("spublish"), "the probe of the subscriber and the grant").toBe(2);
     expect(await sumStatistic("publish")).toBe(0);
     // the grant was pushed: its holder asked nothing (list: 256 buckets, none since)
     expect(await sumStatistic("evalsha")).toBe(1);

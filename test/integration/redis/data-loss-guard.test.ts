@@ -269,8 +269,8 @@ withRedis((server) => {
 
     test("a claim over several keys returns in all of them", async () => {
       const lockClient = await openGuarded(GENEROUS_MS);
-      const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
-      const multiKeyClaim = makeClaim(holds, { ttlMs: GENEROUS_MS });
+      const lockSpecs = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
+      const multiKeyClaim = makeClaim(lockSpecs, { ttlMs: GENEROUS_MS });
       const { token } = await lockClient.claimHeld(multiKeyClaim);
       await fixture.admin.flushall();
       expect(await lockClient.renewOnce(multiKeyClaim)).toMatchObject({ state: "held", token });

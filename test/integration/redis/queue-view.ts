@@ -50,8 +50,8 @@ export function describeSnapshot({ now, spaces }: Snapshot, buckets: ReadonlySet
     if (queued.length > 0) state[`${key} waiting`] = queued.map(([member]) => readId(member));
   }
   for (const [owner, record] of records) {
-    const { expiresAt, ttl: ttlMs, stage: enteredCount } = record;
-    if (expiresAt > now) state[owner.slice(2)] = describeEntry({ ...record, ttlMs, enteredCount });
+    const { expiresAt, ttl: ttlMs } = record;
+    if (expiresAt > now) state[owner.slice(2)] = describeEntry({ ...record, ttlMs });
   }
   for (const [bucket, last] of counters) if (buckets.has(bucket)) state[`{${bucket}}`] = last;
   return state;

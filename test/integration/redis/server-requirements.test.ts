@@ -60,8 +60,8 @@ withRedis((server) => {
       for (const createRedis of clients) {
         const driver = redis(createRedis, { prefix: fixture.prefix });
         const [lockClient, other] = [await fixture.open(driver), await fixture.open()];
-        const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
-        const [first, second] = [makeClaim(holds), makeClaim(holds)];
+        const lockSpecs = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
+        const [first, second] = [makeClaim(lockSpecs), makeClaim(lockSpecs)];
         await other.claimHeld(first);
         expect((await lockClient.claim(second)).state).toBe("waiting");
         await other.driver.release(toReleases(first));
