@@ -121,7 +121,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     },
   },
   {
-    fault: "leaves a place in line for a claim that does not wait",
+    fault: "leaves a queue entry of a claim that does not wait",
     caughtBy: {
       "wait: false on a busy key leaves no trace": /2 !== 1/,
       "tryAcquire and wait: 0 ask once": /timed out waiting for 1 claims in the store/,

@@ -5,7 +5,7 @@ import { delegate } from "../../src/conformance/delegate.ts";
 import { parseConformanceOptions } from "../../src/conformance/options.ts";
 import { detectSlowMachine } from "../../src/conformance/slow-machine.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
-import { makeClaim } from "../support/stores/redis-fixture.ts";
+import { makeClaim } from "../support/claims.ts";
 
 const SETTINGS = parseConformanceOptions({
   open: async () => {

@@ -458,13 +458,13 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "if (this.#isPaused || !queue.tryAdmit(entry)) continue;",
   },
   {
-    name: "a waiter's turn taken by one who was led on to its line",
+    name: "a waiter overtaken by a claim that advanced to its queue",
     file: "src/lock-table/table.ts",
     find: "if (this.#isPaused || !queue.tryAdmit(entry)) return this.#recallIfFirst(entry);",
     replace: "if (this.#isPaused || queue.admitNext() !== entry) return;",
   },
   {
-    name: "a claim that lost one of its lines kept",
+    name: "a claim that lost one of its queue entries kept",
     file: "src/lock-table/table.ts",
     find: "for (let conflict = queue.findConflict(); conflict !== null; conflict = queue.findConflict())\n        this.#expireConflict(conflict.record);",
     replace:

@@ -4,7 +4,7 @@ import type { Mutant } from "./mutants.ts";
 
 const tests = "test/integration/redis/unreachable-waiters.test.ts";
 const failover = "test/integration/redis/failover.test.ts";
-const model = "test/integration/redis/queue-model.test.ts";
+const fuzz = "test/integration/redis/queue-fuzz.test.ts";
 const lostReleases = "test/integration/redis/lost-releases.test.ts";
 const halfOpen = "test/integration/redis/half-open-connections.test.ts";
 const recall = "test/integration/redis/recall.test.ts";
@@ -80,14 +80,14 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/redis/lua/lib/renewal.lua",
     find: "or firstLiveWaiting(queue) then return false end",
     replace: "or readFirstWaiting(queue) then return false end",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a new claim admitted beside those that an expired waiter had blocked",
     file: "src/drivers/redis/lua/lib/renewal.lua",
     find: "return fits(queue, lock[3], lock[4]) --",
     replace: "return true --",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, an unreachable waiter that never loses its entry",
@@ -95,14 +95,14 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     find: "if claim.lastMissedAt > lastRenewedAt and nowMs - claim.lastMissedAt >= GRACE_FOR_UNREACHABLE_MS then",
     replace:
       "if claim.lastMissedAt > lastRenewedAt and nowMs - claim.lastMissedAt >= 1000 * GRACE_FOR_UNREACHABLE_MS then",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, an unreachable waiter granted for its whole lease",
     file: "src/drivers/redis/lua/lib/admission.lua",
     find: "claim.expires = math.min(claim.expires, nowMs + GRACE_FOR_UNREACHABLE_MS)\n",
     replace: "",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a queue from which an unknown claim was removed not admitted from",
@@ -207,21 +207,21 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/redis/lua/lib/queue.lua",
     find: "queue.stored = isWaitedFor and AWAITED or THIN",
     replace: "queue.stored = THIN",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a release that does not look whether somebody waits",
     file: "src/drivers/redis/lua/lib/free_key.lua",
     find: "match(record, IS_ORDINARY_THIN)",
     replace: "match(record, IS_ORDINARY_HOLDER)",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a free key given to a claim that has ended",
     file: "src/drivers/redis/lua/lib/free_key.lua",
     find: "not read[1] and not read[2] and read[4]",
     replace: "not read[1] and read[4]",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a dead holder replaced although others wait",
@@ -229,14 +229,14 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     find: "not read.err and not read[1] and not read[2]",
     replace:
       "not read.err and (not read[1] or match(read[1], IS_THIN) and select(2, unpackHead(HEAD, read[1])) <= nowMs) and not read[2]",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a token range of which only the first is counted",
     file: "src/drivers/redis/lua/lib/free_key.lua",
     find: "local last = tokens == '1' and tokenText or formatInt(highest)",
     replace: "local last = tokenText",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a lease cut after a step back of the clock, but not written",
@@ -341,14 +341,14 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/redis/lua/lib/wait_behind.lua",
     find: "local isKnown, count = { [holderId] = true }, 0",
     replace: "local isKnown, count = {}, 0",
-    tests: "test/integration/redis/turn-fuzz.test.ts",
+    tests: fuzz,
   },
   {
     name: "on Redis, a contended grant that no process received left written",
     file: "src/drivers/redis/lua/lib/hand_on.lua",
     find: "try('HSET', key.hash, key.field, record, claimField, waiter)\n    return false",
     replace: "return false",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a grant that no process received counted as received",
@@ -362,35 +362,35 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/redis/lua/lib/hand_on.lua",
     find: "if owner ~= bucket or mentioned[id] or mentioned[secondId] then",
     replace: "if owner ~= bucket then",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, contended items that pass those that are left to the general path",
     file: "src/drivers/redis/lua/lib/contended.lua",
     find: "}, items) or 0\n",
     replace: "}, items) or 0\n  if count == 0 then count = 1 end\n",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a contended hand-off that forgets those who wait behind",
     file: "src/drivers/redis/lua/lib/hand_on.lua",
     find: "entries[2] and ORDINARY_AWAITED or ORDINARY_THIN",
     replace: "ORDINARY_THIN",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a contended hand-off to a reader as to a writer",
     file: "src/drivers/redis/lua/lib/hand_on.lua",
     find: "match(entries[1] or '', EXCLUSIVE_ENTRY)",
     replace: "match(entries[1] or '', ENTRY_OWNER)",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a contended token range of which only the first is counted",
     file: "src/drivers/redis/lua/lib/hand_on.lua",
     find: "local last = tokens == '1' and tokenText or formatInt(highest)",
     replace: "local last = tokenText",
-    tests: model,
+    tests: fuzz,
   },
   {
     name: "on Redis, a contended hand-off by a holder whose lease has ended",

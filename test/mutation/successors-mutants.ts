@@ -2,7 +2,7 @@
 
 import type { Mutant } from "./mutants.ts";
 
-const redisTests = "test/integration/redis/turn-fuzz.test.ts";
+const redisTests = "test/integration/redis/queue-fuzz.test.ts";
 const table = "src/lock-table/successors.ts";
 const tableTests = "test/unit/lock-table/successors.test.ts";
 const client = "src/client/grant.ts";

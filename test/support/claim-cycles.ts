@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Driver } from "../../src/spi/driver.ts";
-import { makeClaim } from "./stores/redis-fixture.ts";
+import { makeClaim } from "./claims.ts";
 
 const CALLERS = 16;
 /** Milliseconds. */

@@ -2,10 +2,10 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createLocks } from "../../../src/index.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDbClock } from "../../support/stores/sql-fixture.ts";
 import { findMySqlViolations } from "../../support/stores/sql-inspector.ts";
 import { startTurnTaking } from "../../support/stores/turn-taking.ts";

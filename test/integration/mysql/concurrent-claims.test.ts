@@ -2,11 +2,11 @@
 
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { countRenewalsBeforeClaim } from "../../support/stores/busy-renewals.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 
 const COUNT = 64;

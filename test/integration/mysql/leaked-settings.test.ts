@@ -4,11 +4,11 @@ import * as mariadb from "mariadb";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture, Pool } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture, emptyTables, markLongInUse } from "../../support/stores/mysql-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 
 /** What the session does, and how to read what it has set; null: the statement is no setting. */

@@ -3,10 +3,10 @@
 import type { Connection } from "mysql2/promise";
 import { createConnection } from "mysql2/promise";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 
 const [FEW, PAIRS] = [100, 2_000];

@@ -7,10 +7,10 @@ import { toBucket } from "../../../src/drivers/sql/schema.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture, markLongInUse } from "../../support/stores/mysql-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 

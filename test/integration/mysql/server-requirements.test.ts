@@ -7,13 +7,13 @@ import { connect } from "../../../src/client/connect.ts";
 import { mysql, mysqlMigration } from "../../../src/drivers/sql/mysql/driver.ts";
 import { REVISION } from "../../../src/drivers/sql/mysql/migration.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import { startMariaDb } from "../../support/stores/mariadb.ts";
 import { expectRefusedWithoutBucket } from "../../support/stores/missing-bucket.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 
 /** What an open that fails says. */

@@ -6,10 +6,10 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { cycleClaims } from "../../support/claim-cycles.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 

@@ -6,13 +6,13 @@ import { adaptPostgresClient } from "../../../src/drivers/sql/clients/detect.ts"
 import { createPostgresAdvisoryDialect } from "../../../src/drivers/sql/postgres/advisory-dialect.ts";
 import { postgresAdvisory } from "../../../src/drivers/sql/postgres/driver.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { PgBouncer } from "../../support/stores/pgbouncer.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import { findPoolerLeftovers, setPoolMode, startPoolerLoad } from "../../support/stores/pooler-load.ts";
 import { readAdvisoryLocks } from "../../support/stores/postgres-advisory.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 

@@ -1,10 +1,10 @@
 // Clocks: a client's has no effect; the database's may step, and tokens rise all the same.
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver, PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgresClock } from "../../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../../support/stores/sql-inspector.ts";
 import { startTurnTaking } from "../../support/stores/turn-taking.ts";

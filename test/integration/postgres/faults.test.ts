@@ -2,10 +2,10 @@
 
 import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { makeClaim } from "../../support/claims.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import type { TurnTaking } from "../../support/stores/turn-taking.ts";
 import { startTurnTaking } from "../../support/stores/turn-taking.ts";

@@ -3,11 +3,11 @@
 
 import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { makeClaim } from "../../support/claims.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver, PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 

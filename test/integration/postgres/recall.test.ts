@@ -3,12 +3,12 @@
 import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 

@@ -4,12 +4,12 @@ import { Pool } from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { postgres, postgresMigration } from "../../../src/drivers/sql/postgres/driver.ts";
 import { connect } from "../../../src/index.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import { expectRefusedWithoutBucket } from "../../support/stores/missing-bucket.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 
 const fatal = (message: RegExp) => ({ name: "StoreRefusedError", message: expect.stringMatching(message) });

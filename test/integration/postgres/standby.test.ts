@@ -1,13 +1,13 @@
 // A standby that follows asynchronously: it is refused while it is one, and promoted it may lack the last grants.
 
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { failOver } from "../../support/stores/lost-releases.ts";
 import type { PostgresStandby } from "../../support/stores/postgres.ts";
 import { queryPostgres, startPostgresStandby } from "../../support/stores/postgres.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../../support/stores/sql-inspector.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";

@@ -1,8 +1,8 @@
 /** A call that arrives after its claim was released makes no abandoned entry, which would cost the next claim a lease. */
 
 import { expect, test } from "vitest";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink, MemberStore } from "./faulty-links.ts";
 import { createLinkedQuorum, DELAYED_MS, expectHeld } from "./faulty-links.ts";
 

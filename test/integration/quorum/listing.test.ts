@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { publicTag } from "../../../src/util/ids.ts";
 import { MAX_KEY_BYTES } from "../../../src/util/keys.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { makeClaim } from "../../support/claims.ts";
 import type { TestMember } from "./quorum-fixture.ts";
 import { createQuorumFixture, settleWithin } from "./quorum-fixture.ts";
 

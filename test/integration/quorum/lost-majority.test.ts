@@ -6,10 +6,10 @@ import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 
 /** One store, with a driver for the client under test whose replies a test delays, and one for the others. */
 interface TestMember {

@@ -3,9 +3,9 @@ import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Driver, Traits } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { TestMember } from "./quorum-fixture.ts";
 import { createQuorumFixture, settleWithin } from "./quorum-fixture.ts";
 

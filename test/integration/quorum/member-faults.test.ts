@@ -11,9 +11,9 @@ import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { createClaimLedger } from "../../support/claim-ledger.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink, LinkedQuorum, MemberStore, QuorumClient } from "./faulty-links.ts";
 import { createLinkedQuorum, DELAYED_MS, detachClaim, expectHeld } from "./faulty-links.ts";
 

@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink } from "./faulty-links.ts";
 import { createLinkedQuorum } from "./faulty-links.ts";
 

@@ -6,10 +6,10 @@ import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { publicTag } from "../../../src/util/ids.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock, withWallOffset } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { LinkedQuorum, QuorumClient } from "./faulty-links.ts";
 import { createLinkedQuorum, detachClaim, expectHeld } from "./faulty-links.ts";
 

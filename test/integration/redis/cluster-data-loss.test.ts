@@ -11,13 +11,14 @@ import { ALL_BUCKETS, toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { withHeldTokens } from "../../support/held-tokens.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
-import { makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
+import { markLongInUse } from "../../support/stores/redis-fixture.ts";
 import { until } from "../../support/until.ts";
 
 /** A restarted master takes two seconds to join again, which must fit into a lease. */

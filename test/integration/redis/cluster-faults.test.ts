@@ -11,13 +11,14 @@ import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Duration, Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { withHeldTokens } from "../../support/held-tokens.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
-import { makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
+import { markLongInUse } from "../../support/stores/redis-fixture.ts";
 import { findRedisViolations } from "../../support/stores/redis-inspector.ts";
 import { waitForReplicas } from "../../support/stores/redis-replication.ts";
 import { until } from "../../support/until.ts";
@@ -148,7 +149,7 @@ describe("a Cluster", () => {
     for (const node of cluster.admin) await node.config("RESETSTAT");
     await held.release();
     const lock = await next;
-    expect(await sumStatistic("spublish"), "a knock and the grant").toBe(2);
+    expect(await sumStatistic("spublish"), "the probe of the subscriber and the grant").toBe(2);
     expect(await sumStatistic("publish")).toBe(0);
     // the grant was pushed: its holder asked nothing (list: 256 buckets, none since)
     expect(await sumStatistic("evalsha")).toBe(1);

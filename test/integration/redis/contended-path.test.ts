@@ -2,7 +2,7 @@
  * The contended path of turn.lua decides what the general path would decide: random turns go to two servers, one of which has
  * the script without the contended path. After each turn both must have told the same and must have the same state. Tokens and
  * arrivals are compared by their order only, since the general path numbers all arrivals of a turn first. Only the contended path names
- * successors; turn-fuzz.ts checks them. Both clocks stand still except for the steps of a run.
+ * successors; queue-fuzz.ts checks them. Both clocks stand still except for the steps of a run.
  */
 
 import { createHash } from "node:crypto";

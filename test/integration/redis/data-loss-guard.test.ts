@@ -12,6 +12,7 @@ import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -24,7 +25,6 @@ import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import {
   createRedisFixture,
-  makeClaim,
   markLongInUse,
   readRunRecord,
   replicationIdOf,
@@ -269,8 +269,8 @@ withRedis((server) => {
 
     test("a claim over several keys returns in all of them", async () => {
       const lockClient = await openGuarded(GENEROUS_MS);
-      const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
-      const multiKeyClaim = makeClaim(holds, { ttlMs: GENEROUS_MS });
+      const lockSpecs = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
+      const multiKeyClaim = makeClaim(lockSpecs, { ttlMs: GENEROUS_MS });
       const { token } = await lockClient.claimHeld(multiKeyClaim);
       await fixture.admin.flushall();
       expect(await lockClient.renewOnce(multiKeyClaim)).toMatchObject({ state: "held", token });

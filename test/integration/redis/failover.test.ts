@@ -8,11 +8,12 @@ import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
-import { createRedisFixture, makeClaim, markLongInUse, readRunRecord } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, markLongInUse, readRunRecord } from "../../support/stores/redis-fixture.ts";
 import { findRedisViolations } from "../../support/stores/redis-inspector.ts";
 import {
   demoteMaster,

@@ -7,11 +7,12 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
-import { createRedisFixture, makeClaim, readRunRecord } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, readRunRecord } from "../../support/stores/redis-fixture.ts";
 import type { ShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
 import { shiftedClockUnavailableReason, startShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
 

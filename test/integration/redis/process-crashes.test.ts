@@ -59,7 +59,7 @@ withRedis((server) => {
         const [line] = await admin.keys("waiter:3:*:w:k");
         return line === undefined ? 0 : admin.zcard(line);
       };
-      await until(async () => (await waiting()) === index, { within: 5_000, what: "the place in line" });
+      await until(async () => (await waiting()) === index, { within: 5_000, what: "the waiter in the queue" });
     }
     waiter.kill();
     await waiter.ended;

@@ -3,9 +3,10 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
-import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
 import { findRedisViolations } from "../../support/stores/redis-inspector.ts";
 
 withRedis((server) => {

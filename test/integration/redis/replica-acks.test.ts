@@ -8,12 +8,13 @@ import type { RedisClient, RedisOptions } from "../../../src/drivers/redis/drive
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks, StoreError } from "../../../src/index.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
-import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
 import { startRedisPair } from "../../support/stores/redis-replication.ts";
 import { until } from "../../support/until.ts";
 

@@ -5,9 +5,10 @@ import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
-import { createRedisFixture, makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, markLongInUse } from "../../support/stores/redis-fixture.ts";
 
 const TTL_MS = 30_000;
 const READERS = 300;

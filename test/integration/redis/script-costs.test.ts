@@ -4,11 +4,12 @@ import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
-import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
 import { until } from "../../support/until.ts";
 
 withRedis((server) => {

@@ -7,13 +7,14 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { connect } from "../../../src/client/connect.ts";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
-import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
 import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
 import { until } from "../../support/until.ts";
 
@@ -59,8 +60,8 @@ withRedis((server) => {
       for (const createRedis of clients) {
         const driver = redis(createRedis, { prefix: fixture.prefix });
         const [lockClient, other] = [await fixture.open(driver), await fixture.open()];
-        const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
-        const [first, second] = [makeClaim(holds), makeClaim(holds)];
+        const lockSpecs = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
+        const [first, second] = [makeClaim(lockSpecs), makeClaim(lockSpecs)];
         await other.claimHeld(first);
         expect((await lockClient.claim(second)).state).toBe("waiting");
         await other.driver.release(toReleases(first));

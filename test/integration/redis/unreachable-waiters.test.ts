@@ -7,10 +7,11 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Claim, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
-import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
 import { findRedisViolations, readStoreView } from "../../support/stores/redis-inspector.ts";
 import { until } from "../../support/until.ts";
 
@@ -270,11 +271,11 @@ withRedis((server) => {
   });
 
   /** The claim is recorded as unreachable for two seconds. */
-  async function missedBefore({ id }: Claim, stage = 1): Promise<void> {
+  async function missedBefore({ id }: Claim, enteredCount = 1): Promise<void> {
     const script = `
       local record, time = redis.call('HGET', KEYS[1], ARGV[1]), redis.call('TIME')
       local now = time[1] * 1000
-      local lease, miss = struct.pack('>dd', now + 50000, 0), struct.pack('>dB', now - 2000, ${stage})
+      local lease, miss = struct.pack('>dd', now + 50000, 0), struct.pack('>dB', now - 2000, ${enteredCount})
       local changed = string.sub(record, 1, 3) .. lease .. string.sub(record, 20, 27) .. miss .. string.sub(record, 37)
       return redis.call('HSET', KEYS[1], ARGV[1], changed)`;
     await fixture.admin.eval(script, 1, fixture.hashOf("a"), `c:${id}`);

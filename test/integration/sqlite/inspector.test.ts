@@ -1,8 +1,8 @@
 import Database from "libsql";
 import { expect, test } from "vitest";
 import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
+import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { findSqliteViolations } from "../../support/stores/sql-inspector.ts";
 import { EXPECTED_VIOLATIONS, wrongTables } from "../../support/stores/sql-inspector-tables.ts";
 import { useSqliteFiles } from "../../support/stores/sqlite.ts";

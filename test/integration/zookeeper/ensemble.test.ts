@@ -69,7 +69,12 @@ type EnsembleLoad = {
 
 /** Four clients that acquire one key, one after another, until they are stopped. Failures are tried again. */
 function startLoad(key: string): EnsembleLoad {
-  let [insideCount, maxInside, grants, last, tokensRose, stopped] = [0, 0, 0, 0n, true, false];
+  let insideCount = 0;
+  let maxInside = 0;
+  let grants = 0;
+  let last = 0n;
+  let tokensRose = true;
+  let stopped = false;
   const runCaller = async (locks: Locks): Promise<void> => {
     const body = async ({ token }: { readonly token: bigint }): Promise<void> => {
       maxInside = Math.max(maxInside, ++insideCount);

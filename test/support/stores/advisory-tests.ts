@@ -7,10 +7,10 @@ import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
 import { builtFile } from "../built-file.ts";
+import { makeClaim } from "../claims.ts";
 import { toDriverEvents } from "../driver-events.ts";
 import { until } from "../until.ts";
 import { CREATE_COUNTER } from "./advisory-counter.ts";
-import { makeClaim } from "./redis-fixture.ts";
 import type { DatabaseServer, TestDatabase } from "./sql-database.ts";
 
 const WORKER = builtFile("build/test/support/stores/advisory-worker.child.js");

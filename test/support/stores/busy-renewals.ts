@@ -1,7 +1,7 @@
 /** Renewals without a pause, which must not keep a claim for the same bucket from being sent. */
 
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
-import { makeClaim } from "./redis-fixture.ts";
+import { makeClaim } from "../claims.ts";
 
 /** Renews two waiting claims of a key until a new claim of it is answered. Returns the number of renewals, at most `limit`. */
 export async function countRenewalsBeforeClaim(driver: Driver, limit: number): Promise<number> {

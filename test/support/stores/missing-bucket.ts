@@ -3,8 +3,8 @@
 import { expect } from "vitest";
 import { toBucket } from "../../../src/drivers/sql/schema.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { makeClaim } from "../claims.ts";
 import { toReleases } from "../releases.ts";
-import { makeClaim } from "./redis-fixture.ts";
 
 interface MissingBucketSetup {
   /** Open. */

@@ -6,10 +6,8 @@ import { Redis } from "ioredis";
 import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
-import type { Answer, Claim, ClaimId, Driver, LockSpec } from "../../../src/spi/driver.ts";
-import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import type { Clock } from "../../../src/util/clock.ts";
-import { randomId } from "../../../src/util/ids.ts";
 import { toDriverEvents } from "../driver-events.ts";
 import { withHeldTokens } from "../held-tokens.ts";
 import { until } from "../until.ts";
@@ -105,21 +103,6 @@ async function openDriver(opened: Driver, clock?: Clock): Promise<OpenDriver> {
         },
         { within: 20_000, what: "a grant" },
       ),
-  };
-}
-
-/** A claim of one key or several, exclusive unless the holds say otherwise. */
-export function makeClaim(target: string | readonly LockSpec[], overrides: Partial<Claim> = {}): Claim {
-  const lockSpecs = typeof target === "string" ? [{ key: target, permits: ALL_PERMITS, limit: ALL_PERMITS }] : target;
-  return {
-    id: randomId(),
-    locks: lockSpecs as unknown as Claim["locks"],
-    ttlMs: 60_000,
-    tokenCount: 1,
-    floor: 0n,
-    wait: true,
-    label: "test",
-    ...overrides,
   };
 }
 

@@ -46,11 +46,12 @@ export interface StoredRecord {
   readonly permits: number;
   readonly limit: number;
   readonly tokens: number;
-  readonly stage: number;
+  /** The number of queues that it has entered. */
+  readonly enteredCount: number;
   readonly unreachableSince: number;
   readonly count: number;
   /** The keys of a claim over several, each with its bucket. */
-  readonly holds: readonly (readonly [bucket: string, key: string])[] | null;
+  readonly locks: readonly (readonly [bucket: string, key: string])[] | null;
 }
 
 export interface StoredQueue {
@@ -191,28 +192,28 @@ function sortField(keyspace: Keyspace, bucket: string, field: string, value: Buf
   else if (kind === "c:") keyspace.records.set(bucket + name, parseRecord(value, "c"));
 }
 
-/** Form, state, four numbers, the stage; then the fields of the request, the label, locks as JSON, arrivals, inbox. */
+/** Form, state, four numbers, the number of queues that it has entered; then the fields of the request, the label, locks as JSON, arrivals, inbox. */
 function parseRecord(value: Buffer, place: "k" | "c"): StoredRecord {
   const number = (index: number): number => value.readDoubleBE(3 + 8 * index);
   const text = value.subarray(HEAD_SIZE).toString();
   const match = RECORD_PATTERN.exec(text);
   if (match === null) throw new Error(`a record that nobody wrote: ${JSON.stringify(text)}`);
   const [, id = "", ttl, permits, limit, tokens, , , , , json = ""] = match;
-  const holds = json === "" ? null : (JSON.parse(json) as [string, string, string, string][]);
+  const locks = json === "" ? null : (JSON.parse(json) as [string, string, string, string][]);
   return {
     place,
     isWaitedFor: value.toString("latin1", 1, 2) === "1",
     id,
     expiresAt: number(0),
     token: number(1),
-    stage: value.readUInt8(3 + 8 * 4),
+    enteredCount: value.readUInt8(3 + 8 * 4),
     unreachableSince: number(3),
     ttl: Number(ttl),
     permits: Number(permits),
     limit: Number(limit),
     tokens: Number(tokens),
-    count: holds?.length ?? 1,
-    holds: holds?.map(([bucket, name]) => [bucket, name] as const) ?? null,
+    count: locks?.length ?? 1,
+    locks: locks?.map(([bucket, name]) => [bucket, name] as const) ?? null,
   };
 }
 
@@ -235,7 +236,7 @@ function inspectKeyspace(
       for (const [member, score] of list) {
         const [, owner = "", id = "", permits = "", limit = "", ttl = ""] = ENTRY_PATTERN.exec(member) ?? [];
         if (id === "") {
-          orphans.push(`${location}${member} in the line of "${key}"`);
+          orphans.push(`${location}${member} in the queue of "${key}"`);
           continue;
         }
         const claim = owner + id;
@@ -249,7 +250,7 @@ function inspectKeyspace(
         if (record === undefined && !mayHaveEnded && !isLeftOver)
           orphans.push(`${location}the place of ${claim} (${state}) on "${key}"`);
         if (record !== undefined && record.expiresAt <= now) continue;
-        if (record?.token === 0 && state === "held" && record.stage === 1) {
+        if (record?.token === 0 && state === "held" && record.enteredCount === 1) {
           orphans.push(`${location}the place among the admitted of ${claim} on "${key}", for which it waits`);
         }
         entries.push({
@@ -311,31 +312,33 @@ function sumOf(admitted: StoredQueue["admitted"], group: number): number {
   );
 }
 
-/** A claim that lives stands in all lines that it has entered, and its tokens are counted. */
+/** A claim that lives stands in all queues that it has entered, and its tokens are counted. */
 function inspectRecord(
   keyspace: Keyspace,
   location: string,
   claim: string,
-  { place, token, tokens, stage, count, holds }: StoredRecord,
+  { place, token, tokens, enteredCount, count, locks }: StoredRecord,
   lists: ReadonlySet<string>,
   orphans: string[],
 ): void {
-  const enteredLocks = holds?.slice(0, stage) ?? null;
+  const enteredLocks = locks?.slice(0, enteredCount) ?? null;
   const isWhole =
     enteredLocks === null
       ? lists.size === 1 && [...lists].every((list) => list.startsWith(token > 0 ? "a" : "w"))
       : enteredLocks.every(([bucket, name], at) => {
-          return lists.has((at < stage - 1 || token > 0 ? "a" : "w") + bucket + name);
+          return lists.has((at < enteredCount - 1 || token > 0 ? "a" : "w") + bucket + name);
         });
   if (!isWhole)
-    orphans.push(`${location}the record of ${claim} (stage ${stage} of ${count}, token ${token}), without its places,`);
-  for (const bucket of new Set(holds?.map(([one]) => one) ?? [claim.slice(0, 2)])) {
+    orphans.push(
+      `${location}the record of ${claim} (in ${enteredCount} of ${count} queues, token ${token}), without its places,`,
+    );
+  for (const bucket of new Set(locks?.map(([one]) => one) ?? [claim.slice(0, 2)])) {
     const last = keyspace.counters.get(bucket) ?? 0;
     if (token > 0 && last < token + tokens - 1) orphans.push(`${location}the token of ${claim}, above its counter,`);
   }
   if (place === "k" && count > 1)
     orphans.push(`${location}the record of ${claim} over several keys in the field of one,`);
-  for (const [bucket, name] of token === 0 ? (holds ?? []) : []) {
+  for (const [bucket, name] of token === 0 ? (locks ?? []) : []) {
     if (keyspace.listed.get(bucket)?.has(`${name}\0${claim}`) !== true) orphans.push(`${location}${claim}, unlisted,`);
   }
 }

@@ -25,9 +25,9 @@ function makeTerminal(columns: number, hasColors = false): { readonly columns: n
 
 /** A holder of these keys for 90 s, with 20 s of its lease left; tests override single fields. */
 function makeView(keys: string, change: Partial<ClaimView> = {}): ClaimView {
-  const holds = keys.split(" ").map((key) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS }));
+  const lockSpecs = keys.split(" ").map((key) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS }));
   return {
-    locks: holds as unknown as ClaimView["locks"],
+    locks: lockSpecs as unknown as ClaimView["locks"],
     ttlMs: 30_000,
     tokenCount: 1,
     floor: 0n,

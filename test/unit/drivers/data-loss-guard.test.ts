@@ -5,7 +5,7 @@ import type { GuardSettings } from "../../../src/drivers/data-loss-guard.ts";
 import { DataLossGuard } from "../../../src/drivers/data-loss-guard.ts";
 import { decodeAnswer } from "../../../src/drivers/reply-codec.ts";
 import type { Claim, ClaimId, TokenRange } from "../../../src/spi/driver.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { makeClaim } from "../../support/claims.ts";
 
 const TOKENS: TokenRange = { token: 5n, tokenCount: 2 };
 const [held, waiting] = [makeClaim("held", { ttlMs: 1_000 }), makeClaim("waiting", { ttlMs: 1_000 })];

@@ -18,7 +18,7 @@ const arbitraryRequest = fc
 const arbitraryCommand = fc.oneof(
   {
     weight: 4,
-    arbitrary: fc.record({ do: fc.constant("claim" as const), holds: arbitraryRequest, wait: fc.boolean() }),
+    arbitrary: fc.record({ do: fc.constant("claim" as const), locks: arbitraryRequest, wait: fc.boolean() }),
   },
   { weight: 3, arbitrary: fc.record({ do: fc.constant("release" as const), pick: fc.nat() }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("renew" as const), pick: fc.nat() }) },
@@ -42,7 +42,7 @@ class PropertyRun {
       case "claim": {
         const name = `c${this.claims++}`;
         this.ids.push(name);
-        bench.claim(makeClaim(name, step.holds, { wait: step.wait, tokenCount: 1 + (this.claims % 3) }));
+        bench.claim(makeClaim(name, step.locks, { wait: step.wait, tokenCount: 1 + (this.claims % 3) }));
         break;
       }
       case "release":
@@ -203,9 +203,9 @@ function isInKeyOrder([outer, inner]: readonly LockSpec[][]): LockSpec[][] {
 const SKIPPED_IN_FIRST_QUEUE: [Command[], number][] = [
   [
     [
-      { do: "claim", holds: [lockSpec("c", ALL_PERMITS, ALL_PERMITS)], wait: false },
-      { do: "claim", holds: [lockSpec("b", 2, 2), lockSpec("c", 2, 2)], wait: true },
-      { do: "claim", holds: [lockSpec("b", 1, ALL_PERMITS)], wait: false },
+      { do: "claim", locks: [lockSpec("c", ALL_PERMITS, ALL_PERMITS)], wait: false },
+      { do: "claim", locks: [lockSpec("b", 2, 2), lockSpec("c", 2, 2)], wait: true },
+      { do: "claim", locks: [lockSpec("b", 1, ALL_PERMITS)], wait: false },
       { do: "release", pick: 0 },
     ],
     0,

@@ -192,10 +192,10 @@ test("a suspended entry over several keys keeps the keys it has", () => {
   expect(fixture.granted).toEqual(["ab", "a"]);
 });
 
-test("holds with different limits stay if some order could have granted them all; else the lowest token is displaced", () => {
-  const asserted = (...holds: readonly [id: string, permits: number, limit: number, token: number][]): string[] => {
+test("holders with different limits stay if some order could have granted them all; else the lowest token is displaced", () => {
+  const asserted = (...holders: readonly [id: string, permits: number, limit: number, token: number][]): string[] => {
     const { table } = restartTable();
-    for (const [id, permits, limit, token] of holds) {
+    for (const [id, permits, limit, token] of holders) {
       table.reclaim(
         makeClaim(id, [lockSpec("k", permits, limit)]),
         { owner: "owner" },
@@ -211,7 +211,7 @@ test("holds with different limits stay if some order could have granted them all
   expect(asserted(["two of two", 2, 2, 5], ["two of three", 2, 3, 9])).toEqual(["two of three"]);
 });
 
-test("a hold displaced by an asserted one with a higher token is notified of its loss at once", () => {
+test("a holder displaced by an asserted one with a higher token is notified of its loss at once", () => {
   const fixture = restartTable();
   fixture.table.resumeGrants();
   fixture.claimState("newer", "k");

@@ -10,10 +10,10 @@ import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { redis } from "../../../../src/drivers/redis/driver.ts";
 import type { Claim, Driver } from "../../../../src/spi/driver.ts";
+import { makeClaim } from "../../../support/claims.ts";
 import { NO_EVENTS } from "../../../support/driver-events.ts";
 import { toReleases } from "../../../support/releases.ts";
 import { withRedis } from "../../../support/stores/redis-conformance.ts";
-import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
 /** One process's lock. */
 interface Locker {

@@ -30,7 +30,7 @@ const queueNodes = async (): Promise<readonly string[]> => (await fixture.observ
 
 /** The number of claims in the queue. */
 const waitForQueue = (count: number): Promise<unknown> =>
-  until(async () => (await queueNodes()).length === count, { within: TIMEOUT_MS, what: `${count} in line` });
+  until(async () => (await queueNodes()).length === count, { within: TIMEOUT_MS, what: `${count} in the queue` });
 
 test("ten contenders, started in order, are granted in order, and one at a time", async () => {
   const gate = await openLocks().acquire(KEY);

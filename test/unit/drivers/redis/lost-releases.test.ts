@@ -2,8 +2,8 @@ import { beforeEach, expect, test } from "vitest";
 import { toBucket } from "../../../../src/drivers/redis/key-names.ts";
 import { LostReleases } from "../../../../src/drivers/redis/lost-releases.ts";
 import type { Answer } from "../../../../src/spi/driver.ts";
+import { makeClaim } from "../../../support/claims.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
-import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
 let clock: FakeClock;
 let given: string[];

@@ -9,11 +9,11 @@ const MATCH_ALL = { prefix: "", canSee: () => true };
 
 /** A claim of these keys that was placed at 1,000 and granted at 1,250. */
 function claimLifecycle(id: string, keys: string, token: number | bigint = 0): ClaimLifecycle {
-  const holds = keys.split(" ").map((key) => ({ key, permits: 1, limit: 1 }));
+  const lockSpecs = keys.split(" ").map((key) => ({ key, permits: 1, limit: 1 }));
   return {
     claim: {
       id,
-      locks: holds as unknown as ClaimLifecycle["claim"]["locks"],
+      locks: lockSpecs as unknown as ClaimLifecycle["claim"]["locks"],
       ttlMs: 1_000,
       tokenCount: 1,
       floor: 0n,

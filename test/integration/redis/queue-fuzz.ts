@@ -1,9 +1,16 @@
 /**
  * Random commands of several processes, sent to the Lua scripts of a real Redis whose clock stands still except for the
- * steps of a run: turns of many items (also sent twice, with memory full, and with a key that Redis refuses), renewals that
- * lengthen token ranges, detach and attach, revocations, lost subscriptions, dead processes, and FLUSHALL with guardDataLoss.
+ * steps of a run. There are two kinds of runs.
  *
- * After each command these are checked, on the raw keys and on what the processes were told:
+ * A *predicted* run has claims, releases, renewals, revocations, lost subscriptions (also of a Cluster's channels) and dead
+ * processes, which the model of the queues knows (queue-model.ts). After each command both must have the same answers, the
+ * same pushes to the same processes, and the same state, as the raw keys show.
+ *
+ * A *faulty* run has, too: turns of many items (also sent twice, with memory full, and with a key that Redis refuses),
+ * renewals that lengthen token ranges, recalls, successors, detach and attach, a clock that steps back, and FLUSHALL with
+ * guardDataLoss.
+ *
+ * In both kinds these are checked after each command, on the raw keys and on what the processes were told:
  * - the store's own state is consistent (redis-inspector.ts);
  * - no two processes believe in leases that exclude each other;
  * - every new token of a key is higher than all that were issued on it before;
@@ -12,7 +19,7 @@
  * - a holder that wants to be recalled was told so, once a claim waits behind it;
  * - the successors that a grant names wait directly behind it, in this order, and it has a token for each;
  * - releases and renewals are never refused for lack of memory.
- * At the end everything is released, and weeding leaves nothing but the counters.
+ * At the end of a faulty run everything is released, and weeding leaves nothing but the counters.
  */
 
 import assert from "node:assert/strict";
@@ -30,14 +37,17 @@ import {
   encodeName,
   encodeReleaseItem,
 } from "../../../src/drivers/redis/script-codec.ts";
-import type { Claim, LockSpec } from "../../../src/spi/driver.ts";
+import type { Claim, LockSpec, Release } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
-import type { Keyspace, StoredRecord } from "../../support/stores/redis-inspector.ts";
-import { ENTRY_PATTERN, takeSnapshot, toStoreView } from "../../support/stores/redis-inspector.ts";
+import { takeSnapshot, toStoreView } from "../../support/stores/redis-inspector.ts";
 import type { ShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
 import { findViolations } from "../../support/stores/store-inspector.ts";
+import type { ModelStatistics, Prediction } from "./queue-model.ts";
+import { QueueModel } from "./queue-model.ts";
+import type { View } from "./queue-view.ts";
+import { describeSnapshot, EMPTY_VIEW, readView } from "./queue-view.ts";
 
 const PREFIX = "fuzz";
 const ROOT = `${PREFIX}:3:`;
@@ -45,6 +55,9 @@ const START_MICROS = 1_800_000_000_000_000;
 const PROCESSES = 3;
 const MAX_TTL_MS = 8_000;
 const STEPS_MS = [0, 0, 1, 20, 300, 300, 999, 1_001, 1_001, 2_500, 9_000] as const;
+/** A step of a second, and leases that last longer: most of what is unreachable waits for its second miss. */
+const PREDICTED_STEPS_MS = [0, 1, 20, 300, 300, 999, 1_000, 1_001, 1_001, 1_001, 2_500, 9_000] as const;
+const PREDICTED_TTLS_MS = [2_000, 8_000, 60_000, 60_000, 60_000] as const;
 /** Two of one bucket, two of others, and one whose bucket Redis refuses. */
 const [KEYS, BROKEN_KEY] = pickKeys();
 
@@ -69,6 +82,9 @@ interface KnownClaim {
   isUncertain: boolean;
 }
 
+export type RunKind = "predicted" | "faulty";
+
+/** What a run has more of than others. */
 interface Profile {
   readonly keys: readonly string[];
   readonly maxClaims: number;
@@ -81,9 +97,13 @@ interface Profile {
   readonly stepsBack: boolean;
   /** Most claims ask for successors, and could be successors of each other. */
   readonly isStrict: boolean;
+  /** Inboxes as in a Cluster: the scripts first ask them whether they are subscribed. */
+  readonly isSharded: boolean;
+  /** The share of renewals: a claim that is not renewed can be missed a second time. */
+  readonly renewChance: number;
 }
 
-function createProfile(random: SeededRandom): Profile {
+function createFaultyProfile(random: SeededRandom): Profile {
   return {
     keys: KEYS.slice(0, 1 + random.int(KEYS.length)),
     maxClaims: random.pick([6, 12, 20, 30]),
@@ -95,15 +115,26 @@ function createProfile(random: SeededRandom): Profile {
     isGuarded: random.chance(0.3),
     stepsBack: random.chance(0.2),
     isStrict: random.chance(0.25),
+    isSharded: false,
+    renewChance: 0.15,
   };
 }
 
-interface View {
-  readonly now: number;
-  readonly records: ReadonlyMap<string, StoredRecord>;
-  /** By key, ids of live claims in the order of arrival. */
-  readonly waiting: ReadonlyMap<string, readonly string[]>;
-  readonly admitted: ReadonlyMap<string, readonly string[]>;
+function createPredictedProfile(random: SeededRandom): Profile {
+  return {
+    keys: KEYS.slice(0, 1 + random.int(KEYS.length)),
+    maxClaims: random.pick([6, 12, 20, 30]),
+    maxItems: 3,
+    exclusiveChance: random.pick([0.1, 0.35, 0.7]),
+    listenChance: random.pick([0.2, 0.5, 0.5, 0.8]),
+    brokenChance: 0,
+    fullChance: 0,
+    isGuarded: false,
+    stepsBack: false,
+    isStrict: false,
+    isSharded: random.chance(0.25),
+    renewChance: random.pick([0.01, 0.05, 0.18]),
+  };
 }
 
 export interface FuzzStatistics {
@@ -119,7 +150,7 @@ export interface FuzzStatistics {
   attached: number;
 }
 
-export class TurnFuzzer {
+export class QueueFuzzer {
   readonly statistics: FuzzStatistics = {
     commands: 0,
     grants: 0,
@@ -132,6 +163,8 @@ export class TurnFuzzer {
     extended: 0,
     attached: 0,
   };
+  /** Of predicted runs. */
+  readonly modelStatistics: ModelStatistics = { grants: 0, skipped: 0, dropped: 0, grantedUnreachable: 0, advanced: 0 };
   readonly server: ShiftedClockRedis;
   readonly redis: Redis;
   readonly subscriber: Redis;
@@ -141,25 +174,27 @@ export class TurnFuzzer {
     this.server = server;
     this.redis = new Redis(server.port, "127.0.0.1");
     this.subscriber = new Redis(server.port, "127.0.0.1");
-    this.subscriber.on(
-      "message",
-      (channel: string, message: string) => void this.received.push(`${channel} ${message}`),
-    );
+    const onMessage = (channel: string, message: string): void => void this.received.push(`${channel} ${message}`);
+    this.subscriber.on("message", onMessage);
+    this.subscriber.on("smessage", onMessage);
   }
 
   /** @throws Error naming the seed, the last commands and what was wrong */
-  async run(seed: number, steps: number): Promise<void> {
+  async run(kind: RunKind, seed: number, steps: number): Promise<void> {
     await this.redis.config("SET", "maxmemory", "0");
     await this.redis.flushall();
     await this.subscriber.unsubscribe();
-    const run = new FuzzRun(this, seed);
+    await this.subscriber.sunsubscribe();
+    const run = new FuzzRun(this, kind, seed);
     try {
       await run.begin();
-      for (let step = 0; step < steps; step++) await run.step();
-      await run.end();
+      for (let step = 0; step < steps; step++) await (kind === "predicted" ? run.predictedStep() : run.step());
+      if (kind === "faulty") await run.end();
     } catch (error) {
       const last = run.commandLog.slice(-25).join("\n  ");
-      throw new Error(`seed ${seed}, command ${run.commandLog.length}: ${String(error)}\n  ${last}`, { cause: error });
+      throw new Error(`${kind} seed ${seed}, command ${run.commandLog.length}: ${String(error)}\n  ${last}`, {
+        cause: error,
+      });
     }
   }
 
@@ -171,9 +206,11 @@ export class TurnFuzzer {
 
 class FuzzRun {
   readonly commandLog: string[] = [];
-  readonly #fuzzer: TurnFuzzer;
+  readonly #fuzzer: QueueFuzzer;
   readonly #random: SeededRandom;
   readonly #profile: Profile;
+  /** null: a faulty run. */
+  readonly #model: QueueModel | null;
   #micros = START_MICROS;
   /** Those that a process still wants, by id. */
   readonly #claims = new Map<string, KnownClaim>();
@@ -184,7 +221,7 @@ class FuzzRun {
   readonly #highest = new Map<string, number>();
   /** By claim: the end of the range that was counted. */
   readonly #counted = new Map<string, number>();
-  #view: View = { now: 0, records: new Map(), waiting: new Map(), admitted: new Map() };
+  #view: View = EMPTY_VIEW;
   #lastTurn: { readonly process: number; readonly items: readonly string[]; readonly ids: readonly string[] } | null =
     null;
   #ids = 0;
@@ -194,10 +231,12 @@ class FuzzRun {
   #hasSteppedBack = false;
   #hasLostData = false;
 
-  constructor(fuzzer: TurnFuzzer, seed: number) {
+  constructor(fuzzer: QueueFuzzer, kind: RunKind, seed: number) {
     this.#fuzzer = fuzzer;
     this.#random = seededRandom(seed);
-    this.#profile = createProfile(this.#random);
+    const isPredicted = kind === "predicted";
+    this.#profile = isPredicted ? createPredictedProfile(this.#random) : createFaultyProfile(this.#random);
+    this.#model = isPredicted ? new QueueModel(this.#profile.isSharded, fuzzer.modelStatistics) : null;
   }
 
   get #now(): number {
@@ -206,7 +245,7 @@ class FuzzRun {
 
   async begin(): Promise<void> {
     this.#log(JSON.stringify(this.#profile));
-    this.#fuzzer.server.freeze(this.#micros);
+    this.#setClock();
     await this.#breakBucket();
     if (this.#profile.isGuarded) {
       await this.#call(RENEW, 0, []);
@@ -220,7 +259,7 @@ class FuzzRun {
     const random = this.#random;
     const draw = random.next();
     if (draw < 0.55) await this.#turn();
-    else if (draw < 0.7) await this.#renew();
+    else if (draw < 0.55 + this.#profile.renewChance) await this.#renew();
     else if (draw < 0.84) this.#pass(random.pick(STEPS_MS));
     else if (draw < 0.89) await this.#toggle();
     else if (draw < 0.92) await this.#revoke();
@@ -229,6 +268,39 @@ class FuzzRun {
     else if (draw < 0.985) this.#die();
     else if (this.#profile.isGuarded) await this.#loseData();
     else if (this.#profile.stepsBack) this.#pass(-random.int(3_000));
+  }
+
+  async predictedStep(): Promise<void> {
+    const random = this.#random;
+    const model = this.#model as QueueModel;
+    for (const { claim } of this.#claims.values()) if (!model.has(claim)) this.#claims.delete(claim.id);
+    const draw = random.next();
+    const { maxClaims, renewChance } = this.#profile;
+    if (this.#claims.size === 0 || (draw < 0.33 && this.#claims.size < maxClaims)) {
+      const known = this.#newClaim();
+      await this.#sendTurn(known.process, [], [known]);
+    } else if (draw < 0.76 - renewChance) await this.#releaseSome();
+    else if (draw < 0.76) await this.#renew();
+    else if (draw < 0.84) await this.#toggle();
+    else if (draw < 0.94) this.#pass(random.pick(PREDICTED_STEPS_MS));
+    else if (draw < 0.96) await this.#revoke();
+    else if (draw < 0.99) {
+      const released = this.#released.filter(({ claim }) => model.mayBeClaimed(claim));
+      const known = random.pick([...this.#claims.values(), ...released]);
+      await this.#sendTurn(known.process, [], [known]);
+    } else this.#die();
+  }
+
+  /** Releases of one process, most of them of held claims. */
+  async #releaseSome(): Promise<void> {
+    const random = this.#random;
+    const all = [...this.#claims.values()];
+    const held = all.filter(({ grant }) => grant !== null);
+    const first = random.pick(held.length > 0 && random.chance(0.8) ? held : all);
+    const own = this.#ownClaims(first.process);
+    const selected = own.filter(({ grant }) => random.chance(grant !== null ? 0.6 : 0.05));
+    const releases = selected.length === 0 ? [random.pick(own)] : selected.slice(0, this.#profile.maxItems);
+    await this.#sendTurn(first.process, releases, []);
   }
 
   /** Releases everything; nothing but counters may be left. */
@@ -297,20 +369,21 @@ class FuzzRun {
         return { key, permits: 1 + random.int(limit), limit };
       });
     }
-    // one that ends with "a" looks for stale fields
-    const id = `c${++this.#ids}${suffix ?? random.pick(["a", "b"])}`;
-    const recall = !isStrict && random.chance(0.5);
+    const isPlain = this.#model !== null;
+    // one that ends with "a" looks at random for stale fields, which no model can predict
+    const id = `c${++this.#ids}${suffix ?? (isPlain ? "b" : random.pick(["a", "b"]))}`;
+    const recall = !isPlain && !isStrict && random.chance(0.5);
     const isExclusive = specs.length === 1 && specs[0]?.permits === ALL_PERMITS;
     const claim: Claim = {
       id: id as Claim["id"],
       locks: specs as unknown as Claim["locks"],
-      ttlMs: isStrict ? MAX_TTL_MS : random.pick([2_000, MAX_TTL_MS, MAX_TTL_MS]),
+      ttlMs: isStrict ? MAX_TTL_MS : random.pick(isPlain ? PREDICTED_TTLS_MS : [2_000, MAX_TTL_MS, MAX_TTL_MS]),
       tokenCount: random.chance(0.3) ? 1 + random.int(64) : 1,
       floor: random.chance(0.1) ? BigInt(this.#micros + random.int(500_000)) : 0n,
       wait: random.chance(0.85),
       label: random.pick(["", "fuzz", "line\nbreak"]),
       recall,
-      successors: (isStrict && random.chance(0.85)) || (!recall && isExclusive && random.chance(0.7)),
+      successors: !isPlain && ((isStrict && random.chance(0.85)) || (!recall && isExclusive && random.chance(0.7))),
     };
     const process = random.int(PROCESSES);
     return {
@@ -349,10 +422,12 @@ class FuzzRun {
   async #sendTurn(process: number, releases: readonly KnownClaim[], claims: readonly KnownClaim[]): Promise<void> {
     const random = this.#random;
     const isFull = !this.#isEnding && random.chance(this.#profile.fullChance);
+    const sentReleases = releases.map(({ claim, isUncertain }) => {
+      return { claim, hasUnansweredClaim: isUncertain || (!this.#isEnding && random.chance(0.1)) };
+    });
+    const predicted = this.#predictTurn(process, sentReleases, claims);
     const items = [
-      ...releases.map(({ claim, isUncertain }) =>
-        encodeReleaseItem({ claim, hasUnansweredClaim: isUncertain || (!this.#isEnding && random.chance(0.1)) }),
-      ),
+      ...sentReleases.map((release) => encodeReleaseItem(release)),
       ...claims.map(({ claim }) => encodeClaimItem(claim)),
     ];
     const ids = [...releases, ...claims].map(({ claim }) => claim.id as string);
@@ -370,6 +445,7 @@ class FuzzRun {
     this.#lastTurn = { process, items, ids };
     this.#log(`  -> ${lines.join(" | ")}`);
     const answers = lines.slice(0, items.length);
+    if (predicted !== null) assert.deepEqual(answers, predicted.answers, "the answers");
     for (const [index, known] of releases.entries()) {
       const answer = answers[index] as string;
       if (known.claim.locks[0].key !== BROKEN_KEY) assert.match(answer, /^[01]$/, `the release of ${known.claim.id}`);
@@ -395,7 +471,14 @@ class FuzzRun {
     const answered = new Map(
       claims.map(({ claim }, index) => [claim.id as string, answers[releases.length + index] as string]),
     );
-    await this.#after(process, answered, lines.slice(items.length), ids);
+    await this.#after(process, answered, lines.slice(items.length), ids, predicted);
+  }
+
+  /** A predicted turn has releases, or one claim: the model does not know in which order others are executed. */
+  #predictTurn(process: number, releases: readonly Release[], claims: readonly KnownClaim[]): Prediction | null {
+    if (this.#model === null) return null;
+    const [known] = claims;
+    return known === undefined ? this.#model.release(process, releases) : this.#model.claim(process, known.claim);
   }
 
   #adopt(known: KnownClaim, process: number): KnownClaim {
@@ -439,15 +522,18 @@ class FuzzRun {
     const isFull = !this.#isEnding && this.#random.chance(this.#profile.fullChance);
     const known = own.filter(({ claim, isUncertain }) => claim.locks[0].key !== BROKEN_KEY && !isUncertain);
     const items = known.map(({ claim, grant }) => {
-      if (grant === null || !this.#random.chance(0.3)) return encodeName(claim);
+      if (this.#model !== null || grant === null || !this.#random.chance(0.3)) return encodeName(claim);
       return `${encodeName(claim)}\n${grant.tokens + this.#random.int(40)}`;
     });
+    const claims = known.map(({ claim }) => claim);
+    const predicted = this.#model?.renew(process, claims) ?? null;
     if (isFull) await this.#fuzzer.redis.config("SET", "maxmemory", "1");
     const answers = (await this.#call(RENEW, process, items)) as string[];
     if (isFull) await this.#fuzzer.redis.config("SET", "maxmemory", "0");
     this.#log(
-      `p${process} renews ${known.map(({ claim }) => claim.id).join(" ")}${isFull ? " (memory full)" : ""} -> ${answers.join(" | ")}`,
+      `p${process} renews ${claims.map(({ id }) => id).join(" ")}${isFull ? " (memory full)" : ""} -> ${answers.join(" | ")}`,
     );
+    if (predicted !== null) assert.deepEqual(answers, predicted.answers, "the answers");
     const answered = new Map(known.map(({ claim }, index) => [claim.id as string, answers[index] as string]));
     const lost = known.filter(
       ({ claim, grant }) =>
@@ -458,12 +544,13 @@ class FuzzRun {
         const { token, tokens } = grant as NonNullable<KnownClaim["grant"]>;
         return `${token} ${encodeClaim({ ...claim, tokenCount: tokens, floor: BigInt(token) })}`;
       });
-      const restored = (await this.#call(RESTORE, process, restores)) as string[];
-      this.#log(`p${process} restores ${lost.map(({ claim }) => claim.id).join(" ")} -> ${restored.join(" | ")}`);
-      for (const [index, { claim }] of lost.entries()) answered.set(claim.id, restored[index] as string);
-      this.#fuzzer.statistics.restored += restored.filter((answer) => /^[hr]/.test(answer)).length;
+      const replies = (await this.#call(RESTORE, process, restores)) as string[];
+      this.#log(`p${process} restores ${lost.map(({ claim }) => claim.id).join(" ")} -> ${replies.join(" | ")}`);
+      for (const [index, { claim }] of lost.entries()) answered.set(claim.id, replies[index] as string);
+      this.#fuzzer.statistics.restored += replies.filter((answer) => /^[hr]/.test(answer)).length;
     }
-    await this.#after(process, answered, [], [], new Set(lost.map(({ claim }) => claim.id as string)));
+    const restored = new Set(lost.map(({ claim }) => claim.id as string));
+    await this.#after(process, answered, [], [], predicted, restored);
   }
 
   async #detach(): Promise<void> {
@@ -494,13 +581,15 @@ class FuzzRun {
     const { key } = this.#random.pick(claim.locks);
     const isNow = this.#random.chance(0.5);
     const token = (grant?.token ?? 0) + this.#random.int(grant?.tokens ?? 1);
+    const predicted = this.#model?.revoke(key, token, isNow) ?? null;
     const flag = await this.#call(REVOKE, 0, [`${isNow ? "1" : "0"}${toBucket(key)}${key}\n${token}`]);
+    if (predicted !== null) assert.deepEqual([flag], predicted.answers, "the answer");
     this.#log(`revokes ${claim.id} by ${token} of ${key}${isNow ? " at once" : ""} -> ${flag}`);
     if (flag === "1") {
       known.isRevoked = true;
       if (isNow) known.grant = null;
     }
-    await this.#after(0, new Map(), [], []);
+    await this.#after(0, new Map(), [], [], predicted);
     if (flag === "1" && isNow) this.#claims.delete(claim.id);
   }
 
@@ -511,8 +600,12 @@ class FuzzRun {
   }
 
   async #setListening(process: number, isOn: boolean): Promise<void> {
+    const { subscriber } = this.#fuzzer;
     const channel = this.#channelOf(process);
-    await (isOn ? this.#fuzzer.subscriber.subscribe(channel) : this.#fuzzer.subscriber.unsubscribe(channel));
+    if (this.#profile.isSharded) await (isOn ? subscriber.ssubscribe(channel) : subscriber.sunsubscribe(channel));
+    else await (isOn ? subscriber.subscribe(channel) : subscriber.unsubscribe(channel));
+    if (isOn) this.#model?.listening.add(process);
+    else this.#model?.listening.delete(process);
     if (isOn) this.#listening.add(process);
     else {
       this.#listening.delete(process);
@@ -524,14 +617,20 @@ class FuzzRun {
     this.#hasSteppedBack ||= ms < 0;
     this.#elapsedMs += Math.max(ms, 0) + 1;
     this.#micros += ms * 1_000 + (ms > 0 ? this.#random.int(1_000) : 0);
-    this.#fuzzer.server.freeze(this.#micros);
+    this.#setClock();
     this.#log(`${ms} ms pass`);
   }
 
-  /** A process dies: nobody mentions its claims again. */
+  #setClock(): void {
+    this.#fuzzer.server.freeze(this.#micros);
+    if (this.#model !== null) this.#model.micros = this.#micros;
+  }
+
+  /** A process dies, or forgets some of its claims: nobody mentions them again. */
   #die(): void {
     const process = this.#random.int(PROCESSES);
-    for (const { claim } of this.#ownClaims(process)) this.#claims.delete(claim.id);
+    for (const { claim } of this.#ownClaims(process))
+      if (this.#model === null || this.#random.chance(0.7)) this.#claims.delete(claim.id);
     this.#log(`p${process} dies`);
   }
 
@@ -546,7 +645,7 @@ class FuzzRun {
     }
     this.#released = [];
     this.#lastTurn = null;
-    this.#view = { now: 0, records: new Map(), waiting: new Map(), admitted: new Map() };
+    this.#view = EMPTY_VIEW;
     for (let process = 0; process < PROCESSES; process++)
       if (this.#random.chance(0.8)) await this.#renewThese(process, this.#ownClaims(process));
   }
@@ -572,14 +671,19 @@ class FuzzRun {
     answered: ReadonlyMap<string, string>,
     ownPushes: readonly string[],
     mentioned: readonly string[],
+    predicted: Prediction | null = null,
     restored: ReadonlySet<string> = new Set(),
   ): Promise<void> {
     const { statistics } = this.#fuzzer;
+    // after what was published, on the same connection
     if (this.#listening.size > 0) await this.#fuzzer.subscriber.ping();
-    const pushes = [
-      ...ownPushes,
-      ...this.#fuzzer.received.splice(0).map((message) => message.slice(message.indexOf(" ") + 1)),
-    ];
+    const messages = this.#fuzzer.received.splice(0);
+    if (predicted !== null) {
+      const published = predicted.pushes.map(({ inbox, text }) => `${this.#channelOf(inbox)} ${text}`);
+      assert.deepEqual(ownPushes, predicted.ownPushes, "the pushes in the answer");
+      assert.deepEqual(messages, published, "what is published");
+    }
+    const pushes = [...ownPushes, ...messages.map((message) => message.slice(message.indexOf(" ") + 1))];
     if (pushes.length > 0) this.#log(`  pushes ${pushes.join(" | ")}`);
     for (const [id, answer] of answered) {
       const known = this.#claims.get(id);
@@ -664,28 +768,12 @@ class FuzzRun {
       );
     const violations = findViolations(toStoreView(snapshot)).filter((violation) => !isExcused(violation));
     assert.deepEqual(violations, [], "the state of Redis");
-    const space = [...snapshot.spaces.values()][0] as Keyspace | undefined;
-    const records = new Map([...(space?.records ?? [])].map(([owner, record]) => [owner.slice(2), record]));
-    const waiting = new Map<string, readonly string[]>();
-    const admitted = new Map<string, readonly string[]>();
-    for (const [name, queue] of space?.queues ?? []) {
-      const idOf = (member: string): string => ENTRY_PATTERN.exec(member)?.[2] ?? member;
-      const isLive = (id: string): boolean => (records.get(id)?.expiresAt ?? 0) > snapshot.now;
-      const key = name.slice(2);
-      const held = queue.form === "free" ? [] : queue.admitted;
-      admitted.set(
-        key,
-        held
-          .filter(([, until]) => until > snapshot.now)
-          .map(([member]) => idOf(member))
-          .filter(isLive),
-      );
-      waiting.set(
-        key,
-        queue.waiting.map(([member]) => idOf(member)).filter((id) => isLive(id) && records.get(id)?.token === 0),
-      );
+    if (this.#model !== null) {
+      assert.equal(snapshot.now, this.#model.now, "the clock");
+      const buckets = new Set(this.#model.counters.keys());
+      assert.deepEqual(describeSnapshot(snapshot, buckets), this.#model.describe(), "the state of the queues");
     }
-    return { now: snapshot.now, records, waiting, admitted };
+    return readView(snapshot);
   }
 
   /** No two processes may believe that they hold what excludes each other. */
@@ -799,7 +887,7 @@ class FuzzRun {
   }
 
   #channelOf(process: number): string {
-    return `${ROOT}inbox:p${process}`;
+    return `${ROOT}${this.#profile.isSharded ? "{00}:" : ""}inbox:p${process}`;
   }
 
   #log(text: string): void {
