@@ -13,7 +13,7 @@ import type { ClaimRecord } from "./key-queue.ts";
  *   disconnected  its client has disconnected
  *   revoked    it was revoked; it keeps its entry until another end
  *   maxHoldExceeded  it was revoked by the server, since it was held longer than maxHold
- *   removed    it was revoked and removed at once
+ *   removed    it was revoked and removed at once; or it waited, and its account may no longer acquire its keys
  */
 export type EventKind =
   | "waiting"

@@ -199,6 +199,20 @@ export class LockTable<Owner = unknown> {
     this.#removeAndAdmit(record);
   }
 
+  /**
+   * Removes waiting claims that must not be granted any more, as of the last advance(). All of them together: the removal of one
+   * would admit another.
+   */
+  removeWaiters(records: readonly ClaimRecord<Owner>[]): void {
+    for (const record of records) {
+      this.tombstones.addIfRoom(record.claim.id, "revoked", this.#now + this.#toTtlMs(record.claim.ttlMs));
+      this.#observer.onEvent("removed", record, this.#now);
+      this.#notify(record, { state: "none", reason: "revoked" });
+      this.#removeRecord(record);
+    }
+    for (const record of records) this.#admitWaiters(record);
+  }
+
   /** Takes a held claim out of its session: it has a plain lease from now on, the full ttl or `remainingMs` if that is less. */
   detach(id: ClaimId, time: Timestamps, remainingMs: number = Number.POSITIVE_INFINITY): boolean {
     this.advance(time);

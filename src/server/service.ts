@@ -248,12 +248,16 @@ export class LockService implements ConnectionService {
     this.connectionLimiter.markAuthenticated(connection.peer, connection);
   }
 
-  /** The accounts have changed: disconnects the clients whose credential was removed. */
+  /**
+   * The accounts have changed: disconnects the clients whose credential was removed, and applies the rules to the claims of the
+   * others, over HTTP, too.
+   */
   #revalidatePrincipals(): void {
     for (const connection of [...this.#connections]) {
       if (connection.session !== null && !connection.session.principal.isValid)
         connection.disconnect(new ProtocolError("AUTH", AUTH_FAILED));
     }
+    this.backend.revalidateClaims();
     this.endTurn();
   }
 

@@ -32,8 +32,8 @@ export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/quorum/quorum-claim.ts",
     tests: "test/unit/drivers/quorum/quorum-claim.test.ts",
     name: "a vote that is restored after its lease has ended",
-    find: 'state === "held" && endsAt > now ? {',
-    replace: 'state === "held" ? {',
+    find: 'state.kind === "held" && state.endsAt > now ? {',
+    replace: 'state.kind === "held" ? {',
   },
   {
     file: "src/server/proxy/proxied-claims.ts",

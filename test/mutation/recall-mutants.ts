@@ -108,8 +108,8 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a majority that includes votes from before a break of their members' connections",
-    file: "src/drivers/quorum/quorum-claim.ts",
-    find: "      memberClaim.brokenAfterCall = memberClaim.callCount;\n",
+    file: "src/drivers/quorum/member-claim.ts",
+    find: "    this.#lastCallBeforeBreak = this.#callCount;\n",
     replace: "",
     tests: "test/integration/quorum/member-claims.test.ts",
   },

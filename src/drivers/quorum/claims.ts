@@ -71,7 +71,7 @@ export class ClaimCoordinator {
       const calls = this.#members.map((member) => this.#askMember(quorumClaim, member, tally));
       await waitForMembers(calls, () => tally.isDecided, deadline - startedAt);
       const isSplit = tally.paused === undefined && quorumClaim.isSplit(this.#time());
-      const mayHold = quorumClaim.countHeld(this.#time()) >= this.#majority || quorumClaim.hasTokenClaim;
+      const mayHold = quorumClaim.hasMajority(this.#time()) || quorumClaim.hasTokenClaim;
       if (quorumClaim.claim.wait || mayHold) return this.resolveStatus(quorumClaim, tally, startedAt, deadline);
       const answer = await this.#computeStatus(quorumClaim, tally, startedAt, deadline);
       if (answer.state !== "none" || quorumClaim.isDone) return answer;
@@ -96,25 +96,25 @@ export class ClaimCoordinator {
     this.#claims.remove(quorumClaim.claim);
     quorumClaim.isAbandoned = true;
     for (const member of this.#members) {
-      const memberClaim = quorumClaim.memberClaims[member.index];
-      if (memberClaim?.isOutcomeUnknown === true || memberClaim?.isReleasePending === true)
-        member.addPendingRelease(quorumClaim.claim, quorumClaim.ttlMs);
+      const { state, hasFailedClaim } = quorumClaim.memberClaim(member.index);
+      if (hasFailedClaim || state.kind === "releasing") member.addPendingRelease(quorumClaim.claim, quorumClaim.ttlMs);
     }
   }
 
   /** Asks one member about the claim: sends `claim` if no entry is known there, else `renew`. */
   #askMember(quorumClaim: QuorumClaim, member: Member, tally: Tally | null): MemberCall {
     const { claim } = quorumClaim;
-    const memberClaim = quorumClaim.memberClaims[member.index] as QuorumClaim["memberClaims"][number];
-    if (memberClaim.isReleasePending) {
+    const memberClaim = quorumClaim.memberClaim(member.index);
+    const { kind } = memberClaim.state;
+    if (kind === "releasing") {
       tally?.addError(new Error(`quorum: member ${member.index} has not answered a release`));
       return { member, settled: Promise.resolve() };
     }
-    const needsClaim = memberClaim.state === "none" || memberClaim.state === "unknown";
-    const call = ++memberClaim.callCount;
+    const needsClaim = kind === "none" || kind === "unknown";
+    const call = memberClaim.startCall();
     const sentAt = this.#time();
     const isSent = member.isOpen && needsClaim;
-    if (isSent) memberClaim.claimsInFlight++;
+    if (isSent) memberClaim.claimSent();
     const work = async (driver: Driver): Promise<Answer> => {
       if (needsClaim) return driver.claim(claim);
       const [answer] = await driver.renew([claim]);
@@ -123,7 +123,7 @@ export class ClaimCoordinator {
     };
     const settled = member.call(work).then(
       (answer) => {
-        if (isSent) memberClaim.claimsInFlight--;
+        if (isSent) memberClaim.claimSettled(false);
         member.observeClock(answer, sentAt);
         quorumClaim.onAnswer(member.index, call, sentAt, answer, this.#time());
         tally?.add(answer);
@@ -131,10 +131,7 @@ export class ClaimCoordinator {
         this.onChange(quorumClaim);
       },
       (error: unknown) => {
-        if (isSent) {
-          memberClaim.claimsInFlight--;
-          memberClaim.isOutcomeUnknown = true;
-        }
+        if (isSent) memberClaim.claimSettled(true);
         if (quorumClaim.isAbandoned) member.addPendingRelease(claim, quorumClaim.ttlMs);
         tally?.addError(error);
       },
@@ -156,12 +153,12 @@ export class ClaimCoordinator {
   renewAt(member: Member, quorumClaims: readonly QuorumClaim[], tallies: readonly Tally[]): MemberCall[] {
     const sentAt = this.#time();
     const items = quorumClaims.flatMap((quorumClaim, index) => {
-      const memberClaim = quorumClaim.memberClaims[member.index] as QuorumClaim["memberClaims"][number];
-      if (memberClaim.isReleasePending || memberClaim.state === "none") {
+      const memberClaim = quorumClaim.memberClaim(member.index);
+      if (memberClaim.isAbsent) {
         tallies[index]?.addNotAsked();
         return [];
       }
-      return [{ quorumClaim, tally: tallies[index] as Tally, call: ++memberClaim.callCount }];
+      return [{ quorumClaim, tally: tallies[index] as Tally, call: memberClaim.startCall() }];
     });
     if (items.length === 0) return [];
     const settled = member
@@ -207,7 +204,7 @@ export class ClaimCoordinator {
   async #computeStatus(quorumClaim: QuorumClaim, tally: Tally, startedAt: number, deadline: number): Promise<Answer> {
     const now = this.#time();
     if (quorumClaim.isDone) return NONE;
-    if (quorumClaim.countHeld(now) >= this.#majority) {
+    if (quorumClaim.hasMajority(now)) {
       quorumClaim.backOffAt = null;
       const hasToken = await this.#ensureToken(quorumClaim, deadline);
       if (quorumClaim.isDone) return NONE;
@@ -215,9 +212,8 @@ export class ClaimCoordinator {
       if (quorumClaim.isConfirmed(this.#time())) return toHeldAnswer(quorumClaim, startedAt);
       throw new Error("quorum: fewer than a majority have confirmed the claim since their connections broke");
     }
-    const entryCount = quorumClaim.countEntries(now);
-    if (quorumClaim.hasTokenClaim || entryCount + quorumClaim.countUnknown() < this.#majority) return tally.noneAnswer;
-    if (quorumClaim.claim.wait ? entryCount < this.#majority : !tally.hasMajorityAnswered) throw tally.failure;
+    if (quorumClaim.hasTokenClaim || !quorumClaim.mayBeEnqueued(now)) return tally.noneAnswer;
+    if (quorumClaim.claim.wait ? !quorumClaim.isEnqueued(now) : !tally.hasMajorityAnswered) throw tally.failure;
     if (!quorumClaim.claim.wait) return NONE;
     if (!quorumClaim.isSplit(now)) quorumClaim.backOffAt = null;
     else {
@@ -226,8 +222,7 @@ export class ClaimCoordinator {
       if (now >= quorumClaim.backOffAt) {
         await this.#backOff(quorumClaim, deadline);
         // the members may have admitted others meanwhile, or this claim
-        if (quorumClaim.countHeld(this.#time()) >= this.#majority)
-          return this.#computeStatus(quorumClaim, tally, startedAt, deadline);
+        if (quorumClaim.hasMajority(this.#time())) return this.#computeStatus(quorumClaim, tally, startedAt, deadline);
       }
     }
     const recheckMs =
@@ -249,7 +244,7 @@ export class ClaimCoordinator {
     quorumClaim.backOffAt = null;
     await this.#releaseGrants(quorumClaim, deadline);
     if (quorumClaim.isDone) return; // released meanwhile
-    const members = this.#members.filter(({ index }) => quorumClaim.memberClaims[index]?.state === "none");
+    const members = this.#members.filter(({ index }) => quorumClaim.memberClaim(index).isAbsent);
     const tally = new Tally(this.#members.length);
     await waitForMembers(
       members.map((member) => this.#askMember(quorumClaim, member, tally)),
@@ -265,12 +260,13 @@ export class ClaimCoordinator {
   async #releaseGrants(quorumClaim: QuorumClaim, deadline: number): Promise<void> {
     const { claim } = quorumClaim;
     const releasing = this.#members.filter(({ index }) => {
-      const memberClaim = quorumClaim.memberClaims[index];
-      return memberClaim?.state === "held" && memberClaim.claimsInFlight === 0;
+      const { isVote, isClaimInFlight } = quorumClaim.memberClaim(index);
+      return isVote && !isClaimInFlight;
     });
     const calls = releasing.map((member) => {
-      quorumClaim.startRelease(member.index);
-      const onReleased = (): void => quorumClaim.confirmRelease(member.index);
+      const memberClaim = quorumClaim.memberClaim(member.index);
+      memberClaim.startRelease();
+      const onReleased = (): void => memberClaim.confirmRelease();
       const onFailed = (): void => member.addPendingRelease(claim, quorumClaim.ttlMs, onReleased);
       const answered = member.call((driver) => driver.release([{ claim, hasUnansweredClaim: false }]));
       return { member, settled: answered.then(onReleased, onFailed) };
@@ -372,9 +368,9 @@ export class ClaimCoordinator {
     // a claim of another client may have been released, unless a majority was found to hold it
     if (quorumClaim.isDone || (!quorumClaim.isOurs && quorumClaim.token === null)) return;
     for (const member of this.#members) {
-      const memberClaim = quorumClaim.memberClaims[member.index];
-      if (memberClaim?.isReleasePending === true) member.flushReleases();
-      else if (memberClaim?.state === "none") this.#askMember(quorumClaim, member, null);
+      const { kind } = quorumClaim.memberClaim(member.index).state;
+      if (kind === "releasing") member.flushReleases();
+      else if (kind === "none") this.#askMember(quorumClaim, member, null);
     }
   }
 
@@ -398,7 +394,7 @@ export class ClaimCoordinator {
       quorumClaim.tokenRequest !== null
     )
       return;
-    if (quorumClaim.countHeld(this.#time()) < this.#majority) return;
+    if (!quorumClaim.hasMajority(this.#time())) return;
     const { id } = quorumClaim.claim;
     this.#ensureToken(quorumClaim, this.#time() + this.#options.getTimeoutMs(quorumClaim)).then(
       (hasToken) => {
@@ -450,15 +446,14 @@ function collectReleases(quorumReleases: readonly QuorumRelease[], index: number
   const votes: Release[] = [];
   const tokenClaims: Release[] = [];
   for (const { quorumClaim, hasUnansweredClaim } of quorumReleases) {
-    const { claim, memberClaims, hasTokenClaim, isOurs } = quorumClaim;
-    const memberClaim = memberClaims[index];
+    const { claim, hasTokenClaim, isOurs } = quorumClaim;
     // a claim of another client, or one released before, has no known calls: any may be in flight
-    const isUnanswered = !isOurs || hasUnansweredClaim || memberClaim?.isOutcomeUnknown === true;
-    votes.push({ claim, hasUnansweredClaim: isUnanswered || (memberClaim?.claimsInFlight ?? 0) > 0 });
+    const isUnanswered = !isOurs || hasUnansweredClaim || quorumClaim.memberClaim(index).mayClaimArrive;
+    votes.push({ claim, hasUnansweredClaim: isUnanswered });
     if (!hasTokenClaim && isOurs) continue;
-    const replacements =
-      isOurs && memberClaim?.isTokenClaimReplaced !== true ? [] : [createReplacementTokenClaim(claim, 0n)];
-    const isTokenClaimUnanswered = !isOurs || (memberClaim?.tokenClaimsInFlight ?? 0) > 0;
+    const { unansweredCalls, isReplaced } = quorumClaim.tokenClaim(index);
+    const replacements = isOurs && !isReplaced ? [] : [createReplacementTokenClaim(claim, 0n)];
+    const isTokenClaimUnanswered = !isOurs || unansweredCalls > 0;
     for (const tokenClaim of [createTokenClaim(claim, 0n), ...replacements])
       tokenClaims.push({ claim: tokenClaim, hasUnansweredClaim: isTokenClaimUnanswered });
   }

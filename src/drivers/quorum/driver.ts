@@ -2,7 +2,7 @@
  * Locks by a majority of several independent stores (N = 3, 5, ...), each with its own driver: a minority of them may
  * be down, slow, or empty. Works over all drivers whose claims have leases and tokens.
  *
- * A claim has an entry in its key's queue at every member, under its own id: its member claims (quorum-claim.ts). An
+ * A claim has an entry in its key's queue at every member, under its own id: its member claims (member-claim.ts). An
  * entry that its member has granted is a vote.
  *
  *   asking   the members are being asked; fewer than a majority have answered: unknown, never "busy"

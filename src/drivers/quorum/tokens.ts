@@ -14,7 +14,7 @@ import { publicTag } from "../../util/ids.ts";
 import { MAX_KEY_BYTES } from "../../util/keys.ts";
 import type { Member, MemberCall } from "./member.ts";
 import { listAll, waitForMembers } from "./member.ts";
-import type { MemberClaim, QuorumClaim } from "./quorum-claim.ts";
+import type { QuorumClaim } from "./quorum-claim.ts";
 
 const TOKEN_KEY_SUFFIX = "#holdfast-token";
 export const HASHED_TOKEN_KEY_PREFIX: string = `${TOKEN_KEY_SUFFIX}:`;
@@ -195,11 +195,11 @@ export function renewTokenClaims(member: Member, quorumClaims: readonly QuorumCl
   const onAnswers = (answers: readonly (Answer | undefined)[]): void => {
     for (const [index, quorumClaim] of grantedClaims.entries()) {
       const { claim, token, isDone } = quorumClaim;
-      const memberClaim = quorumClaim.memberClaims[member.index] as MemberClaim;
+      const memberTokenClaim = quorumClaim.tokenClaim(member.index);
       const answer = answers[index];
-      const isDifferent = answer?.state === "held" && !memberClaim.isTokenClaimReplaced && answer.token !== token;
+      const isDifferent = answer?.state === "held" && !memberTokenClaim.isReplaced && answer.token !== token;
       if ((answer?.state !== "none" && !isDifferent) || isDone || token === null) continue;
-      memberClaim.isTokenClaimReplaced = true;
+      memberTokenClaim.isReplaced = true;
       sendTokenClaim(member, quorumClaim, createReplacementTokenClaim(claim, token)).catch(() => undefined); // the next renewal retries
     }
   };
@@ -208,19 +208,20 @@ export function renewTokenClaims(member: Member, quorumClaims: readonly QuorumCl
 }
 
 /** The token claim that a member should have. */
-export function getTokenClaim({ claim, memberClaims }: QuorumClaim, index: number): Claim {
-  return memberClaims[index]?.isTokenClaimReplaced === true
+export function getTokenClaim(quorumClaim: QuorumClaim, index: number): Claim {
+  const { claim } = quorumClaim;
+  return quorumClaim.tokenClaim(index).isReplaced
     ? createReplacementTokenClaim(claim, 0n)
     : createTokenClaim(claim, 0n);
 }
 
 /** Makes a token claim at one member. After a failure it stays counted as in flight, since it may still arrive. */
 async function sendTokenClaim(member: Member, quorumClaim: QuorumClaim, tokenClaim: Claim): Promise<Answer> {
-  const memberClaim = quorumClaim.memberClaims[member.index] as MemberClaim;
+  const memberTokenClaim = quorumClaim.tokenClaim(member.index);
   const isSent = member.isOpen;
-  if (isSent) memberClaim.tokenClaimsInFlight++;
+  if (isSent) memberTokenClaim.unansweredCalls++;
   const answer = await member.call((driver) => driver.claim(tokenClaim));
-  if (isSent) memberClaim.tokenClaimsInFlight--;
+  if (isSent) memberTokenClaim.unansweredCalls--;
   return answer;
 }
 

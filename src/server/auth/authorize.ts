@@ -1,5 +1,6 @@
 /** What the rules of an account allow. session/authorized-calls.ts applies them to claims. */
 
+import type { Claim } from "../../spi/driver.ts";
 import { RequestError } from "../request-error.ts";
 import type { Permission, Principal } from "./access-control.ts";
 
@@ -13,6 +14,16 @@ const REFUSALS: Readonly<Record<Permission, string>> = {
 /** @throws RequestError FORBIDDEN unless the principal has the permission for all of the keys */
 export function authorize(principal: Principal, permission: Permission, keys: readonly string[]): void {
   if (!keys.every((key) => principal.can(permission, key))) throw new RequestError("FORBIDDEN", REFUSALS[permission]);
+}
+
+/** True if the principal may acquire all keys of the claim. */
+export function canAcquire(principal: Principal, { locks }: Claim): boolean {
+  return locks.every(({ key }) => principal.can("acquire", key));
+}
+
+/** @throws RequestError FORBIDDEN unless the principal may acquire all keys of the claim */
+export function authorizeAcquire(principal: Principal, claim: Claim): void {
+  if (!canAcquire(principal, claim)) throw new RequestError("FORBIDDEN", REFUSALS.acquire);
 }
 
 /** The keys that the principal may see in lists and events. "" stands for all of them. */

@@ -7,6 +7,7 @@ import { encodeReference } from "../../protocol/lock-reference.ts";
 import type { Claim, Pause } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
+import { authorizeAcquire } from "../auth/authorize.ts";
 import type { LockService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { clientAddress, jsonResponse, readBody } from "./context.ts";
@@ -45,17 +46,18 @@ export class ClaimRoutes {
         ? await this.#findBusyProblem(principal, request.claim)
         : pausedProblem(outcome.paused);
     }
-    return this.#toResponse(c, outcome);
+    return this.#toResponse(c, outcome, request.claim);
   }
 
   async wait(c: HttpContext): Promise<Response> {
     const startedAt = this.#service.clock.now();
     const { reference, waitMs } = parseWaitRequest(await this.#readBody(c));
     const [{ claim }] = reference.parts as readonly [DetachedClaim];
+    authorizeAcquire(c.get("principal"), claim);
     const deadline = startedAt + waitMs;
     const waiting = { ...claim, wait: true };
     const outcome = await this.#pendingClaims.wait(c.get("principal"), waiting, deadline, c.get("disconnected"));
-    return this.#toResponse(c, outcome);
+    return this.#toResponse(c, outcome, waiting);
   }
 
   async renew(c: HttpContext): Promise<Response> {
@@ -85,9 +87,14 @@ export class ClaimRoutes {
     return this.#service.backend.traits(false).fencing ? String(token) : null;
   }
 
-  #toResponse(c: HttpContext, outcome: ClaimOutcome): Response {
-    if (outcome.state === "none") throw c.get("principal").isValid ? lossProblem(outcome) : authProblem();
-    const { claim } = outcome;
+  #toResponse(c: HttpContext, outcome: ClaimOutcome, claim: Claim): Response {
+    const principal = c.get("principal");
+    if (outcome.state === "none") {
+      if (!principal.isValid) throw authProblem();
+      // the account may have lost the right while the request waited
+      authorizeAcquire(principal, claim);
+      throw lossProblem(outcome);
+    }
     const keys = claim.locks.map(({ key }) => key);
     const tag = publicTag(claim.id);
     if (outcome.state === "waiting") {

@@ -3,6 +3,7 @@
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import type { Answer } from "../../spi/driver.ts";
 import type { Principal } from "../auth/access-control.ts";
+import { authorizeAcquire, canAcquire } from "../auth/authorize.ts";
 import { RequestError } from "../request-error.ts";
 import type { LockService } from "../service.ts";
 import type { ClaimOutcome, PendingClaims } from "./pending-claims.ts";
@@ -23,6 +24,7 @@ export class ReferenceOperations {
   async renew(principal: Principal, parts: readonly DetachedClaim[]): Promise<ClaimOutcome> {
     const [first] = parts as readonly [DetachedClaim];
     const { backend, calls, clock } = this.#service;
+    for (const { claim } of parts) authorizeAcquire(principal, claim);
     const pending = new PendingClaim(principal, first.claim, clock.now());
     const answers = await this.#renewParts(pending, parts);
     if (isDifferentGrant(answers, parts)) return unknownOutcome();
@@ -52,17 +54,17 @@ export class ReferenceOperations {
     const results = await callBackend(this.#service, () => calls.release(pending.session, items));
     if (existing !== undefined) this.#pendingClaims.remove(existing, "released");
     const loss = findLoss(answers);
-    // an account that has lost the right to renew may still release its own claims: "unknown" is not a loss then
-    const isLost = loss !== null && (loss.reason !== "unknown" || results.includes(false));
-    if (isLost) return loss;
+    if (loss !== null) return loss;
     if (results.includes(false)) return unknownOutcome();
     return { state: "held", claim: first.claim, token: first.token, remainingMs: 0 };
   }
 
   /** The answers for the parts; empty if they cannot be known and are not needed. */
   async #currentAnswers(pending: PendingClaim, parts: readonly DetachedClaim[]): Promise<readonly Answer[]> {
-    // a renewal of a session claim would move it to the session of this request
-    if (parts.some(({ claim }) => claim.ttlMs === "session")) return [];
+    // A renewal of a session claim would move it to the session of this request. An account that may not renew its lock any more
+    // may still release it.
+    const { principal } = pending.session;
+    if (parts.some(({ claim }) => claim.ttlMs === "session" || !canAcquire(principal, claim))) return [];
     try {
       return await this.#renewParts(pending, parts);
     } catch (error) {

@@ -24,6 +24,7 @@ import type { StateEpoch } from "../../protocol/handshake.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Pause, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
+import { canAcquire } from "../auth/authorize.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { recordRevocation } from "../events/event-log.ts";
 import type { ClaimLimits, ServerLimits } from "../limits.ts";
@@ -216,8 +217,9 @@ export class LocalBackend implements Backend {
 
   async #enqueueAfter(write: Promise<void>, session: Session, claim: Claim): Promise<Answer> {
     const isStillWanted = await this.#pendingPlacements.waitForWrite(claim.id, write);
-    // A disconnected client retries after reconnecting; do not queue on its behalf meanwhile.
-    if (!isStillWanted || session.isEnded || session.sink === null) return this.table.tombstones.noneAnswer(claim.id);
+    // A disconnected client retries after reconnecting; do not queue on its behalf meanwhile. The rules may have changed, too.
+    const isPlaceable = isStillWanted && session.sink !== null && canAcquire(session.principal, claim);
+    if (!isPlaceable) return this.table.tombstones.noneAnswer(claim.id);
     if (this.#isDraining) throw drainingError();
     this.#ownership.checkQuotas(this.table, session, claim);
     return this.#enqueue(session, claim);
@@ -329,6 +331,19 @@ export class LocalBackend implements Backend {
 
   resume(session: Session): void {
     for (const { claim } of session.records) this.table.resumeWaiter(claim.id);
+  }
+
+  revalidateClaims(only?: Session): void {
+    const withdrawn: ClaimRecord<Session>[] = [];
+    this.table.advance(this.#batchClock.read());
+    for (const record of only?.records ?? this.table.records.values()) {
+      const { owner: session, claim, isHeld } = record;
+      // the client of a removed credential may come back with another one of its account, and is judged then
+      if (!session?.principal.isValid || canAcquire(session.principal, claim)) continue;
+      if (isHeld) session.sink?.pushRecheck(claim.id);
+      else withdrawn.push(record);
+    }
+    this.table.removeWaiters(withdrawn);
   }
 
   nextDueAt(): number {

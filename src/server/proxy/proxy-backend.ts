@@ -25,7 +25,7 @@ import type {
 import type { Clock } from "../../util/clock.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
 import type { Principal } from "../auth/access-control.ts";
-import { visibleKeys } from "../auth/authorize.ts";
+import { canAcquire, visibleKeys } from "../auth/authorize.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { recordRevocation } from "../events/event-log.ts";
 import type { ServerLimits } from "../limits.ts";
@@ -323,6 +323,19 @@ class ProxyBackend implements Backend {
 
   resume(): void {
     // see suspend()
+  }
+
+  revalidateClaims(only?: Session): void {
+    const withdrawn: ProxiedClaim[] = [];
+    for (const proxied of only === undefined ? this.#claims.all() : this.#claims.ofSession(only)) {
+      const { session, claim, state } = proxied;
+      // the client of a removed credential may come back with another one of its account, and is judged then
+      if (!session?.principal.isValid || canAcquire(session.principal, claim)) continue;
+      session.sink?.pushRecheck(claim.id);
+      if (state !== "held") withdrawn.push(proxied);
+    }
+    this.#releaseRetries.release(withdrawn); // first: forget() drops what the driver needs for it
+    for (const proxied of withdrawn) this.#claims.forget(proxied, "removed", this.#clock.now());
   }
 
   hasClaims(session: Session): boolean {

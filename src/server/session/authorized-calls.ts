@@ -1,6 +1,7 @@
 /**
  * The calls of clients, with authorization. A client sees and changes only what its account created and its rules allow.
- * A claim that it may not use is treated as missing: it gets an error only where the answer depends on its rules alone.
+ * A claim of another account is treated as missing: a client gets an error only where the answer depends on its rules alone. Its
+ * own claim on a key that it may not acquire any more counts as revoked.
  */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
@@ -8,20 +9,16 @@ import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page } from "../../s
 import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { AccessControl, Principal } from "../auth/access-control.ts";
 import { ANONYMOUS, ownsClaim } from "../auth/access-control.ts";
-import { authorize } from "../auth/authorize.ts";
+import { authorize, authorizeAcquire, canAcquire } from "../auth/authorize.ts";
 import type { Backend, ClientCalls, ReleaseRequest, RenewRequest, RevokeRequest } from "./backend.ts";
 import type { Session } from "./session.ts";
 
 const NONE: Answer = { state: "none" };
+const REVOKED: Answer = { state: "none", reason: "revoked" };
 
 /** The calls of clients to the backend, with authorization; on a server without credentials those of the backend itself. */
 export function authorizeCalls(backend: Backend, access: AccessControl): ClientCalls {
   return access.isRequired ? new AuthorizedCalls(backend) : backend;
-}
-
-/** True if the principal may acquire all keys of the claim. */
-function canAcquire(principal: Principal, claim: Claim): boolean {
-  return claim.locks.every(({ key }) => principal.can("acquire", key));
 }
 
 class AuthorizedCalls implements ClientCalls {
@@ -34,39 +31,45 @@ class AuthorizedCalls implements ClientCalls {
   claim(session: Session, claim: Claim): MaybePromise<Answer> {
     const { principal } = session;
     if (principal !== ANONYMOUS) {
-      authorize(
-        principal,
-        "acquire",
-        claim.locks.map(({ key }) => key),
-      );
-      const existing = this.#backend.findClaim(claim.id);
+      authorizeAcquire(principal, claim);
       // the store continues with the claim that it knows by this id, whatever keys the request names
-      if (existing !== undefined && !this.#canUse(principal, claim.id, null)) return NONE;
+      const refusal = this.#refusal(principal, claim.id, null);
+      if (refusal !== null) return refusal;
     }
     return this.#backend.claim(session, claim);
   }
 
   renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]> {
-    const canUse = (item: RenewRequest): boolean => this.#canUse(session.principal, item.id, item.claim);
+    const refuse = ({ id, claim }: RenewRequest): Answer | null => this.#refusal(session.principal, id, claim);
     // During recovery answer as if the claim were unreported, so the answer does not reveal that another account has
     // reclaimed it.
-    const fallback = this.#backend.recoveryRemainingMs() > 0 ? undefined : NONE;
-    return filterBatch(items, canUse, fallback, (allowed) => this.#backend.renew(session, allowed));
+    const isRecovering = this.#backend.recoveryRemainingMs() > 0;
+    const toAnswer = (refusal: Answer): Answer | undefined => (refusal === NONE && isRecovering ? undefined : refusal);
+    return filterBatch(items, refuse, toAnswer, (allowed) => this.#backend.renew(session, allowed));
   }
 
   /** A client may release the claims that it created, whatever its rules say now. */
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]> {
-    const hasPlaced = ({ id }: ReleaseRequest): boolean => this.#hasPlaced(session.principal, id);
+    const refuse = ({ id }: ReleaseRequest): Answer | null => (this.#isForeign(session.principal, id) ? NONE : null);
     // During recovery the answer for an unreported claim is `true`, so it must be the same for a claim that another
     // account has reclaimed.
-    return filterBatch(items, hasPlaced, this.#backend.recoveryRemainingMs() > 0, (allowed) =>
-      this.#backend.release(session, allowed),
+    const isReleased = this.#backend.recoveryRemainingMs() > 0;
+    return filterBatch(
+      items,
+      refuse,
+      () => isReleased,
+      (allowed) => this.#backend.release(session, allowed),
     );
   }
 
   detach(session: Session, ids: readonly ClaimId[], remainingMs?: number): MaybePromise<readonly boolean[]> {
-    const canUse = (id: ClaimId): boolean => this.#canUse(session.principal, id, null);
-    return filterBatch(ids, canUse, false, (allowed) => this.#backend.detach(session, allowed, remainingMs));
+    const refuse = (id: ClaimId): Answer | null => this.#refusal(session.principal, id, null);
+    return filterBatch(
+      ids,
+      refuse,
+      () => false,
+      (allowed) => this.#backend.detach(session, allowed, remainingMs),
+    );
   }
 
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]> {
@@ -88,42 +91,52 @@ class AuthorizedCalls implements ClientCalls {
     items: readonly ReclaimItem[],
     isLast: boolean,
   ): MaybePromise<readonly (Answer | undefined)[]> {
-    const canUse = ({ claim }: ReclaimItem): boolean => this.#canUse(session.principal, claim.id, claim);
-    return filterBatch(items, canUse, NONE, (allowed) => this.#backend.reclaim(session, allowed, isLast), true);
+    const refuse = ({ claim }: ReclaimItem): Answer | null => this.#refusal(session.principal, claim.id, claim);
+    return filterBatch(
+      items,
+      refuse,
+      (refusal) => refusal,
+      (allowed) => this.#backend.reclaim(session, allowed, isLast),
+      true,
+    );
   }
 
   /**
-   * True if the principal may use the claim. One that the store does not know, or not yet, is judged by its keys.
+   * The answer for a claim that the principal may not use; null: it may. One that the store does not know, or not yet, is judged
+   * by its keys.
    * @param claim as it was sent; null: by its id only
    */
-  #canUse(principal: Principal, id: ClaimId, claim: Claim | null): boolean {
+  #refusal(principal: Principal, id: ClaimId, claim: Claim | null): Answer | null {
+    // first, since this depends on the rules alone
+    if (claim !== null && !canAcquire(principal, claim)) return REVOKED;
+    if (this.#isForeign(principal, id)) return NONE;
     const owned = this.#backend.findClaim(id);
-    if (owned === undefined) return claim === null || canAcquire(principal, claim);
-    return ownsClaim(owned.account, principal) && canAcquire(principal, owned.claim);
+    return owned === undefined || canAcquire(principal, owned.claim) ? null : REVOKED;
   }
 
-  #hasPlaced(principal: Principal, id: ClaimId): boolean {
+  /** Did another account place the claim? */
+  #isForeign(principal: Principal, id: ClaimId): boolean {
     const owned = this.#backend.findClaim(id);
-    return owned === undefined || ownsClaim(owned.account, principal);
+    return owned !== undefined && !ownsClaim(owned.account, principal);
   }
 }
 
-/** The results of a call for the allowed items, with `fallback` in the places of the others. */
+/** The results of a call for the items that are not refused, with those of the refusals in the places of the others. */
 function filterBatch<T, R>(
   items: readonly T[],
-  predicate: (item: T) => boolean,
-  fallback: R,
+  refuse: (item: T) => Answer | null,
+  toResult: (refusal: Answer) => R,
   call: (allowed: readonly T[]) => MaybePromise<readonly R[]>,
   callsWhenEmpty = false,
 ): MaybePromise<readonly R[]> {
-  const flags = items.map(predicate);
-  if (!flags.includes(false)) return call(items);
-  const allowed = items.filter((_, index) => flags[index]);
-  if (allowed.length === 0 && !callsWhenEmpty) return items.map(() => fallback);
+  const refusals = items.map(refuse);
+  const allowed = items.filter((_, index) => refusals[index] === null);
+  if (allowed.length === items.length) return call(items);
   const mergeResults = (results: readonly R[]): readonly R[] => {
     let nextResult = 0;
-    return flags.map((isAllowed) => (isAllowed ? (results[nextResult++] as R) : fallback));
+    return refusals.map((refusal) => (refusal === null ? (results[nextResult++] as R) : toResult(refusal)));
   };
+  if (allowed.length === 0 && !callsWhenEmpty) return mergeResults([]);
   const results = call(allowed);
   return results instanceof Promise ? results.then(mergeResults) : mergeResults(results);
 }

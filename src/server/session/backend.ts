@@ -111,6 +111,11 @@ export interface BackendControl {
   /** The session is unreachable: grants pass over its waiting claims until it is back. */
   suspend(session: Session): void;
   resume(session: Session): void;
+  /**
+   * The rules of accounts have changed, or a client has returned: ends the waiting claims of connected sessions whose account may no
+   * longer acquire their keys, and makes the holders of such claims ask again. `session`: only those of this one.
+   */
+  revalidateClaims(session?: Session): void;
   /** True if the session still has claims. */
   hasClaims(session: Session): boolean;
 

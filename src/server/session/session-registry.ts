@@ -83,6 +83,8 @@ export class SessionRegistry {
     session.lastHeardAt = now;
     if (state.kind !== "connected" && state.kind !== "keptAlive") {
       this.#deadlines.remove(session);
+      // its rules may have changed while it was away
+      this.#backend.revalidateClaims(session);
       this.#backend.resume(session);
     }
     if (!session.isLocal) this.#deadlines.set(session, now + this.sessionMs);

@@ -134,6 +134,34 @@ test("SIGHUP: two credentials are valid during a replacement, and a removed one 
   await stopServer(server);
 });
 
+test("a run whose credential was removed says what the server said when it ends the command", async () => {
+  const { server, url, admit, credential } = await startSecuredServer("removed");
+  const args = [
+    "run",
+    "k",
+    "--url",
+    url,
+    "--ttl",
+    "4s",
+    "--grace",
+    "1s",
+    "--",
+    "sh",
+    "-c",
+    "echo working; exec sleep 60",
+  ];
+  const run = sandbox.start(args, { env: { HOLDFAST_CREDENTIAL: credential } });
+  await until(() => run.out().includes("working"), { within: 20_000, what: "the command" });
+  admit(createCredential().hash);
+  server.process.kill("SIGHUP");
+  const { code, err } = await run.ended;
+  expect(err).toMatch(
+    /^holdfast: losing "k" \(not renewed for \d+ m?s: .*no valid credential was given\): sent TERM to/m,
+  );
+  expect(code).toBe(123);
+  await stopServer(server);
+});
+
 test("the credential can come from a file, which is read again for each connection", async () => {
   const { server, url, folder, credential } = await startSecuredServer("file");
   const file = join(folder, "credential");

@@ -112,14 +112,20 @@ test("a reference works only for the account that placed the claim: to others th
   const held = await post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY));
   const waiting = await post(url, "/v1/claims", { key: "team-a/x", wait: "1ms" }, withCredential(CANARY));
   for (const other of ["b", "a-too", "ops"]) {
-    for (const verb of ["renew", "release"]) {
+    const unknown = { code: "LOCK_LOST", reason: "unknown" };
+    // one that may not acquire the key at all learns only that, whether the claim exists or not
+    const refusals = { release: unknown, renew: other === "a-too" ? unknown : { code: "FORBIDDEN", reason: "rights" } };
+    for (const verb of ["renew", "release"] as const) {
       const refusal = await post(url, `/v1/claims/${verb}`, { reference: held.json.reference }, withCredential(other));
-      expect(refusal).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "unknown" } });
+      expect([other, verb, refusal.json]).toMatchObject([other, verb, refusals[verb]]);
     }
     const { reference } = waiting.json;
-    for (const verb of ["wait", "release"]) {
+    for (const [verb, expected] of [
+      ["wait", refusals.renew],
+      ["release", unknown],
+    ] as const) {
       const refusal = await post(url, `/v1/claims/${verb}`, { reference, wait: "1ms" }, withCredential(other));
-      expect([other, verb, refusal.json]).toMatchObject([other, verb, { code: "LOCK_LOST", reason: "unknown" }]);
+      expect([other, verb, refusal.json]).toMatchObject([other, verb, expected]);
     }
   }
   const ownResponse = await post(url, "/v1/claims/renew", { reference: held.json.reference }, withCredential(CANARY));
@@ -188,6 +194,28 @@ test("a waiting request is refused when its credential is removed, and leaves no
   expect(
     (await post(url, "/v1/claims/release", { reference: held.json.reference }, withCredential("a-too"))).status,
   ).toBe(200);
+});
+
+test("an account that may no longer acquire a key is told so by waits and renewals, and can still release its lock", async () => {
+  const { url, access, stats } = await startSecuredServer();
+  const held = await post(url, "/v1/claims", { key: "team-a/held" }, withCredential(CANARY));
+  const busy = await post(url, "/v1/claims", { key: "team-a/x" }, withCredential("a-too"));
+  const waiting = post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY));
+  const unattended = await post(url, "/v1/claims", { key: "team-a/x", wait: 1 }, withCredential(CANARY));
+  expect(unattended.status).toBe(202);
+  await until(() => stats().claims === 4, { within: 2_000, what: "its places" });
+  const [first, ...others] = ACCOUNTS as readonly [Account, ...Account[]];
+  access.replace([{ ...first, rules: [{ prefix: "team-a/", permissions: ["inspect"] }] }, ...others]);
+  expect(stats().claims).toBe(2);
+  const forbidden = { status: 403, json: { code: "FORBIDDEN", reason: "rights" } };
+  expect(await waiting).toMatchObject(forbidden);
+  const { reference } = held.json;
+  const again = (path: string, body: object): Promise<unknown> => post(url, path, body, withCredential(CANARY));
+  expect(await again("/v1/claims/wait", { reference: unattended.json.reference })).toMatchObject(forbidden);
+  expect(await again("/v1/claims/renew", { reference })).toMatchObject(forbidden);
+  expect(await again("/v1/claims/release", { reference })).toMatchObject({ status: 200, json: { state: "released" } });
+  await post(url, "/v1/claims/release", { reference: busy.json.reference }, withCredential("a-too"));
+  expect(stats().claims).toBe(0);
 });
 
 test("the same rules hold over TLS, and a page of the same host without TLS counts as cross-origin", async () => {

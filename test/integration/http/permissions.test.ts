@@ -81,6 +81,8 @@ type Results = Readonly<Partial<Record<AccountName, unknown>>>;
 type Row<Call> = readonly [name: string, call: Call, without: unknown, withPermission: Results];
 
 const NONE = [["none"]];
+/** The keys that were sent are ones that the account may not acquire: that does not depend on the claim. */
+const REVOKED = [["none", "revoked"]];
 const FRAMES: readonly Row<(site: Site, client: RawClient) => Promise<unknown>>[] = [
   [
     "claim",
@@ -95,7 +97,7 @@ const FRAMES: readonly Row<(site: Site, client: RawClient) => Promise<unknown>>[
     { acquire: ["none"] },
   ],
   ["renew", ({ id }, client) => client.call("renew", [id]), NONE, {}],
-  ["renew with the claim", ({ id }, client) => client.call("renew", [[id, [KEY], 30_000]]), NONE, {}],
+  ["renew with the claim", ({ id }, client) => client.call("renew", [[id, [KEY], 30_000]]), REVOKED, { acquire: NONE }],
   ["release", ({ id }, client) => client.call("release", [id]), [0], {}],
   ["detach", ({ id }, client) => client.call("detach", [id]), [0], {}],
   [
@@ -111,8 +113,8 @@ const FRAMES: readonly Row<(site: Site, client: RawClient) => Promise<unknown>>[
         ],
         true,
       ),
-    NONE,
-    {},
+    REVOKED,
+    { acquire: NONE },
   ],
   // with a wrong token, so that nothing is revoked
   ["revoke", (_, client) => orCode(client.call("revoke", [[KEY, "1", true, "test"]])), "FORBIDDEN", { force: [0] }],
@@ -176,10 +178,15 @@ const REQUESTS: readonly Row<Request>[] = [
   [
     "claims/wait",
     ["POST", "/v1/claims/wait", ({ waitingReference }) => ({ reference: waitingReference, wait: 0 })],
-    "409 LOCK_LOST",
-    {},
+    "403 FORBIDDEN",
+    { acquire: "409 LOCK_LOST" },
   ],
-  ["claims/renew", ["POST", "/v1/claims/renew", ({ reference }) => ({ reference })], "409 LOCK_LOST", {}],
+  [
+    "claims/renew",
+    ["POST", "/v1/claims/renew", ({ reference }) => ({ reference })],
+    "403 FORBIDDEN",
+    { acquire: "409 LOCK_LOST" },
+  ],
   ["claims/release", ["POST", "/v1/claims/release", ({ reference }) => ({ reference })], "409 LOCK_LOST", {}],
   [
     "claims/release of a waiting claim",

@@ -1,6 +1,9 @@
 // What a credential may do, and that it can neither see nor change anything else.
 
 import { expect, test } from "vitest";
+import { connect } from "../../../src/client/connect.ts";
+import type { Locks } from "../../../src/client/locks.ts";
+import { memory } from "../../../src/drivers/memory.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Permission } from "../../../src/server/auth/access-control.ts";
 import { createAccessControl } from "../../../src/server/auth/access-control.ts";
@@ -20,6 +23,7 @@ import {
 import { ServerHarness } from "../../support/server-harness.ts";
 import type { TestAccount } from "../../support/test-accounts.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
+import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -39,6 +43,13 @@ async function startHarness(...accounts: readonly TestAccount[]): Promise<{
   const clients: OpenDriver[] = [];
   for (const { credential } of accounts) clients.push(await openClient(address, { credential }));
   return { clients, it, address };
+}
+
+function toError(acquire: Promise<unknown>): Promise<unknown> {
+  return acquire.then(
+    () => "granted",
+    (error: unknown) => error,
+  );
 }
 
 async function openRawClient(address: string, { credential }: TestAccount): Promise<RawClient> {
@@ -177,11 +188,72 @@ test("an account that may no longer acquire a key cannot renew its claim there, 
   expectHeld(await driver.claim(keptClaim));
   expectHeld(await driver.claim(lostClaim));
   access.replace([{ ...root.account, rules: ana.account.rules }]);
-  expect(await driver.renew([lostClaim, keptClaim])).toMatchObject([{ state: "none" }, { state: "held" }]);
+  const revoked = { state: "none", reason: "revoked" };
+  expect(await driver.renew([lostClaim, keptClaim])).toMatchObject([revoked, { state: "held" }]);
   // nor can it by sending other keys with its id
-  expect(await driver.claim({ ...lostClaim, locks: makeClaim("a/2").locks })).toEqual({ state: "none" });
+  expect(await driver.claim({ ...lostClaim, locks: makeClaim("a/2").locks })).toEqual(revoked);
   expect(it.stats().claims).toBe(2);
   expect(await driver.release(toReleases(lostClaim, keptClaim))).toEqual([true, true]);
+});
+
+test.for(["its own table", "another store"])(
+  "a client whose account may no longer acquire a key leaves its queue at the reload, and its holders stop: %s",
+  async (store) => {
+    const access = createTestAccess(root, ben);
+    const it = await startServer({
+      access,
+      ...(store === "another store" && { driver: memory() }),
+    });
+    const connectAs = async ({ credential }: TestAccount): Promise<Locks> => {
+      const locks = await connect(it.addresses[0] as string, { credential });
+      onCleanup(() => locks.close());
+      return locks;
+    };
+    const [losing, other] = [await connectAs(root), await connectAs(ben)];
+    const held = await losing.acquire("b/held");
+    const busy = await other.acquire("b/busy");
+    const readers = await other.rw("b/rw").read.acquire();
+    const waits = [losing.acquire("b/busy"), losing.rw("b/rw").write.acquire()].map(toError);
+    await until(() => it.stats().claims === 5, { within: 5_000, what: "the waits" });
+    // behind the writer: it must not be admitted when the writer has left
+    waits.push(toError((await connectAs(root)).rw("b/rw").read.acquire()));
+    await until(() => it.stats().claims === 6, { within: 5_000, what: "the wait of the reader" });
+    access.replace([{ ...root.account, rules: ana.account.rules }, ben.account]);
+    for (const error of await Promise.all(waits)) {
+      expect(error).toBeInstanceOf(StoreRefusedError);
+      expect((error as Error).message).toContain("may not acquire");
+    }
+    await until(() => held.signal.aborted, { within: 5_000, what: "the loss of the held lock" });
+    expect(held.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "revoked" });
+    // its lease has not ended, so nobody else gets it before it is released
+    expect(await other.tryAcquire("b/held")).toBeNull();
+    await held.release();
+    await (await other.acquire("b/held", { wait: 5_000 })).release();
+    await busy.release();
+    await readers.release();
+    await until(() => it.stats().claims === 0, { within: 5_000, what: "the end of all claims" });
+  },
+);
+
+test("a waiter that returns with a credential whose rules do not allow its key any more is not granted", async () => {
+  const next = testAccount("root");
+  const access = createTestAccess(root, ben);
+  const it = await startServer({ access, listen: "holdfast://127.0.0.1:0" });
+  const address = it.addresses[0] as string;
+  const { driver } = await openClient(address, { credential: ben.credential });
+  const busy = makeClaim("b/1");
+  expectHeld(await driver.claim(busy));
+  let { credential } = root;
+  const returning = await openClient(address, { credential: () => credential });
+  const waiting = makeClaim("b/1");
+  expect(await returning.driver.claim(waiting)).toMatchObject({ state: "waiting" });
+  credential = next.credential;
+  // its credential is removed: until it has come back with another one, its place is kept for a moment
+  access.replace([{ ...next.account, rules: ana.account.rules }, ben.account]);
+  await until(() => it.stats().claims === 1, { within: 3_000, what: "the end of its place, when it is back" });
+  expect(await driver.release(toReleases(busy))).toEqual([true]);
+  expect(returning.pushes.all.filter(({ answer }) => answer?.state === "held")).toEqual([]);
+  expect(it.stats().claims).toBe(0);
 });
 
 test("in the queue of a key that it may not inspect, an account sees its own claims", async () => {
@@ -254,7 +326,7 @@ test("accounts that are configured later can still use claims that were placed w
     await openClient(it.addresses[0] as string, { credential: ben.credential }),
   ];
   // ben knows the id, but may not acquire the key
-  expect(await other.driver.renew([before])).toEqual([{ state: "none" }]);
+  expect(await other.driver.renew([before])).toEqual([{ state: "none", reason: "revoked" }]);
   expect(await ownClient.driver.renew([before])).toMatchObject([{ state: "held", token }]);
 });
 

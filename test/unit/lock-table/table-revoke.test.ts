@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { QueueEntry } from "../../../src/lock-table/key-queue.ts";
+import type { ClaimRecord, QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
 
 test("a revoked claim cannot be renewed but keeps its entry until it is released", () => {
@@ -34,6 +34,24 @@ test("a claim revoked with `now` ends at once", () => {
   expect(fixture.revoke("k", fixture.token("a"), true)).toBe(true);
   expect(fixture.granted).toEqual(["b"]);
   expect(fixture.renew("a")).toEqual({ state: "none", reason: "revoked" });
+});
+
+test("waiters that are removed together are told, and none of them is admitted by the removal of another", () => {
+  const fixture = new TableFixture();
+  const reader = [lockSpec("k", 1, 2)];
+  fixture.claimState("reader", reader);
+  fixture.claimState("writer", "k");
+  fixture.claimState("behind", reader);
+  fixture.claimState("parked", "k");
+  fixture.claimState("last", "k");
+  fixture.table.suspendWaiter("parked");
+  const removed = ["writer", "behind", "parked"].map((id) => fixture.table.records.get(id) as ClaimRecord);
+  fixture.table.removeWaiters(removed);
+  fixture.advance(0);
+  expect([fixture.revoked, fixture.granted]).toEqual([["writer", "behind", "parked"], []]);
+  expect(fixture.renew("behind")).toEqual({ state: "none", reason: "revoked" });
+  fixture.release("reader");
+  expect(fixture.granted).toEqual(["last"]);
 });
 
 test("revoking finds holders only, by key and token", () => {

@@ -1,7 +1,8 @@
 /** The lock of a run while its command works: acquired by the run itself, or joined from outer runs, or both. */
 
 import type { Lock } from "../../../client/lock.ts";
-import { LockLostError } from "../../../errors.ts";
+import type { Locks } from "../../../client/locks.ts";
+import { isFatalError, LockLostError } from "../../../errors.ts";
 import type { Driver } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
@@ -38,11 +39,16 @@ export interface HeldLock {
 
 /** A lock that the run has acquired itself. */
 export function ownLock(
+  locks: Locks,
   lock: Lock,
   details: { readonly reference: string; readonly fencing: boolean; readonly leaseMs: number | null },
 ): HeldLock {
   const { reference, fencing, leaseMs } = details;
   const heldAt = performance.now();
+  let failure: unknown;
+  locks.on("jeopardy", ({ error }) => {
+    failure = error;
+  });
   return {
     reference,
     ownReference: reference,
@@ -52,7 +58,11 @@ export function ownLock(
     tokens: fencing ? lock.keys.map((key) => lock.tokenOf(key)) : null,
     lostSignal: lock.signal,
     remainingMs: () => lock.remainingMs,
-    describeLoss: (silentMs) => `store unreachable for ${formatDuration(silentMs)}`,
+    describeLoss(silentMs) {
+      const refusal = findRefusal(failure);
+      const silence = formatDuration(silentMs);
+      return refusal === null ? `store unreachable for ${silence}` : `not renewed for ${silence}: ${refusal}`;
+    },
     release(minHoldMs = 0) {
       const remainingMs = heldAt + minHoldMs - performance.now();
       return remainingMs < 1 || lock.signal.aborted ? lock.release() : detachFor(lock, remainingMs);
@@ -112,6 +122,15 @@ export function checkNotInherited(inheritedKeys: readonly string[]): void {
     "usage",
     `--hold-at-least needs a lock of its own, but ${quoteKeys(inheritedKeys)} is held by an outer run; nothing was run`,
   );
+}
+
+/** What the store said if it refuses this client, for example since its credential was removed; null: it has not. */
+function findRefusal(failure: unknown): string | null {
+  for (let cause = failure; cause instanceof Error; cause = cause.cause) {
+    // a lock server ends the connections of a removed credential with AUTH
+    if (isFatalError(cause) || (cause as { readonly code?: unknown }).code === "AUTH") return cause.message;
+  }
+  return null;
 }
 
 /**

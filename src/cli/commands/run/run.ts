@@ -115,7 +115,7 @@ async function acquireLocks(store: Store, options: LabelledOptions, signals: Sig
     if (options.graceMs !== undefined && leaseMs !== null) checkGrace(options.graceMs, leaseMs);
     const request = { keys: [key as string, ...keys] as const, mode: options.request.mode };
     const lock = await acquireWithProgress(store, request, { ...options, ttl, signal: signals.terminating });
-    return ownLock(lock, { reference: toReference(lock), fencing, leaseMs });
+    return ownLock(locks, lock, { reference: toReference(lock), fencing, leaseMs });
   }
 }
 

@@ -9,6 +9,6 @@ test("a member may restore a vote until the end of its lease, not one that waits
   const heldTokens = (now: number) => [0, 1, 2].map((index) => quorumClaim.heldTokens(index, now));
   expect(heldTokens(899)).toEqual([{ token: 5n, tokenCount: 1 }, null, null]);
   expect(heldTokens(900)).toEqual([null, null, null]);
-  quorumClaim.startRelease(0);
+  quorumClaim.memberClaim(0).startRelease();
   expect(heldTokens(0)).toEqual([null, null, null]);
 });
