@@ -156,7 +156,8 @@ async function toBusyError(store: Store, request: LockRequest, options: WaitOpti
   const status: QueueStatus = (await findQueueStatusSoon(store, request)) ?? { ahead: 0 };
   const { holder, paused } = status;
   const suffix = holder === undefined && paused === undefined ? "" : `: ${describeQueue({ ...status, ahead: 0 })}`;
-  return toConflictError("busy", `${quoteKeys(request.keys)} is busy${suffix}`, request, status, options);
+  const subject = request.keys.length === 1 ? quoteKeys(request.keys) : `one of ${quoteKeys(request.keys)}`;
+  return toConflictError("busy", `${subject} is busy${suffix}`, request, status, options);
 }
 
 function toConflictError(

@@ -61,6 +61,16 @@ export function hasChildEnded(pid: number): boolean {
   }
 }
 
+/** The parent of a process, and whether it leads a session of its own; null: it has ended. */
+export function readParentage(pid: number): { readonly parent: number; readonly isSessionLeader: boolean } | null {
+  try {
+    const [, parent, , session] = readStat(pid).map(Number);
+    return { parent: parent as number, isSessionLeader: session === pid };
+  } catch {
+    return null;
+  }
+}
+
 /** The fields from field 3 on. */
 function readStat(pid: number | "self"): readonly string[] {
   const text = readFileSync(`/proc/${pid}/stat`, "latin1");
@@ -111,12 +121,15 @@ export function readProcessName(pid: number): string | null {
   return readOrEmpty(`/proc/${pid}/comm`).trimEnd() || null;
 }
 
-/** Processes of this user that were started with this variable in their environment, as `NAME=value`. */
-export function findProcessesByEnvironment(variable: string): ProcessId[] {
+/** The processes of this user that were started with this variable in their environment, and its value there. */
+export function findProcessesByVariable(name: string): (ProcessId & { readonly value: string })[] {
+  const prefix = `${name}=`;
   return listPids().flatMap((pid) => {
-    const environment = readOrEmpty(`/proc/${pid}/environ`).split("\0");
-    const start = environment.includes(variable) ? readStartTime(pid) : null;
-    return start === null ? [] : [{ pid, start }];
+    const environment = readOrEmpty(`/proc/${pid}/environ`);
+    if (!environment.includes(prefix)) return [];
+    const variable = environment.split("\0").find((text) => text.startsWith(prefix));
+    const start = variable === undefined ? null : readStartTime(pid);
+    return variable === undefined || start === null ? [] : [{ pid, start, value: variable.slice(prefix.length) }];
   });
 }
 

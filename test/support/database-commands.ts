@@ -2,6 +2,7 @@
 
 import { beforeAll, describe, expect, test } from "vitest";
 import { cliSandbox } from "./cli-sandbox.ts";
+import { expectNoOverlap } from "./nested-runs.ts";
 import type { DatabaseServer, TestDatabase } from "./stores/sql-database.ts";
 import { until } from "./until.ts";
 
@@ -70,6 +71,9 @@ export function testDatabaseCommands({ server, createUser, refusedUrls, doctor }
       const next = await sandbox.run(["run", "killed", "--wait", "20s", "--", "echo", "next"], { env });
       expect([next.code, next.out]).toEqual([0, "next\n"]);
     });
+
+    test("a nested run, with the url of the environment, keeps the outer lock after its wrapper was killed, until its command has ended", () =>
+      expectNoOverlap(sandbox, ["nested", "nested"], "; exit 5", 5, env));
 
     test("doctor shows the server", async () => {
       const { code, out } = await sandbox.run(["doctor"], { env });

@@ -17,7 +17,7 @@ import { flock } from "../../os/flock.ts";
 import type { ProcessId, ProcessState } from "../../os/process-info.ts";
 import {
   findInNamespace,
-  findProcessesByEnvironment,
+  findProcessesByVariable,
   findProcessWithOpenFile,
   probeProcess,
   readBootId,
@@ -234,7 +234,7 @@ class StoredRun implements CommandRun {
   /** True if the command was started, but its wrapper died before it could record it. */
   #findUnnamedProcesses({ boot, reference, processes }: RunRecord): boolean {
     if (boot !== readBootId() || processes.some(({ role }) => role === "command")) return false;
-    this.#unnamedProcesses = findProcessesByEnvironment(`HOLDFAST_REFERENCE=${reference}`);
+    this.#unnamedProcesses = findProcessesByVariable("HOLDFAST_REFERENCE").filter(({ value }) => value === reference);
     return this.#unnamedProcesses.length > 0;
   }
 

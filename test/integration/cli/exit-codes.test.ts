@@ -47,6 +47,8 @@ describe.concurrent("exit codes of run", () => {
     const second = await sandbox.run(["run", "busy", "--no-wait", "--", "true"]);
     expect(second.code).toBe(124);
     expect(second.err).toMatch(/^holdfast: "busy" is busy: held by \S+@\S+ pid \d+ \(sh\) for .*; nothing was run\n$/);
+    const both = await sandbox.run(["run", "busy", "a-free-one", "--no-wait", "--", "true"]);
+    expect(both.err).toMatch(/^holdfast: one of "busy" and "a-free-one" is busy: held by \S+@\S+ pid \d+ \(sh\) for/);
     expect((await sandbox.run(["run", "busy", "--no-wait", "--conflict-exit-code", "9", "--", "true"])).code).toBe(9);
     first.process.kill("SIGTERM");
     await first.ended;
@@ -92,7 +94,7 @@ describe.concurrent("exit codes of run", () => {
       "60",
     ]);
     expect(code).toBe(122);
-    expect(err).toMatch(/held for as long as --max-hold or the server allows/);
+    expect(err).toMatch(/held "[^"]+" for as long as --max-hold or the server allows/);
   });
 
   test("121 when a run would wait for an enclosing run, which is named", async () => {

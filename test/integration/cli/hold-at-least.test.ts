@@ -187,6 +187,6 @@ test("within a run that holds the key it is refused: the enclosing run releases 
   const inner = `'${process.execPath}' dist/cli/main.js run own outer --hold-at-least 10s -- echo ran`;
   const { code, out, err } = await sandbox.run(["run", "outer", "--", "sh", "-c", inner]);
   expect({ code, out }).toEqual({ code: 64, out: "" });
-  expect(err).toContain('--hold-at-least needs a lock of its own, but "outer" is held by an outer run');
+  expect(err).toContain('--hold-at-least needs a lock of its own, but an outer run holds "outer"');
   expect(await listClaims("own")).toEqual([]);
 });

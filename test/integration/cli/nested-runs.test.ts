@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
+import { expectNoOverlap } from "../../support/nested-runs.ts";
 import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
@@ -99,6 +100,25 @@ test.concurrent("a joined run is notified at once when the enclosing run has end
   await until(() => /lost "out" \(released\): sent TERM/.test(readFileSync(log, "utf8")), {
     within: 20_000,
     what: "the loss",
+  });
+});
+
+describe.concurrent("a nested run whose wrapper is killed keeps the lock of the outer run until its command has been ended", () => {
+  test.each([
+    ["the same key, directly below", ["k7"], "k7", "", 137],
+    ["the same key, below a shell", ["k8"], "k8", "; exit 5", 5],
+    ["another key, below a shell", ["k9"], "k9-inner", "; exit 5", 5],
+  ])("%s", (_, [key], innerKey, after, outerCode) =>
+    expectNoOverlap(sandbox, [key as string, innerKey], after, outerCode),
+  );
+
+  test("on TCP, where only the lease keeps a lock", async () => {
+    const server = sandbox.start(["serve", "--listen", "holdfast://127.0.0.1:0", "--state", "none", "--first-start"]);
+    await until(() => server.out().includes("\n"), { within: 20_000, what: "the server's address" });
+    const url = `holdfast://${/holdfast:\/\/(\S+)/.exec(server.out())?.[1]}`;
+    await expectNoOverlap(sandbox, ["k10", "k10"], "; exit 5", 5, { HOLDFAST_URL: url });
+    server.process.kill("SIGTERM");
+    await server.ended;
   });
 });
 

@@ -118,7 +118,8 @@ function sendSignal(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals
 
 /**
  * The environment of `holdfast` itself, with the held keys, their tokens, the reference and the store (`storeUrl`: the value
- * of --url), but without credentials: with them the child could act in the name of this user.
+ * of --url, without its password), but without the credentials of `holdfast`: with them the child could act in the name of
+ * this user. A url that stands in the environment was meant for all that runs in it, and stays as it is.
  */
 export function createChildEnvironment(
   env: NodeJS.ProcessEnv,
@@ -127,8 +128,7 @@ export function createChildEnvironment(
 ): NodeJS.ProcessEnv {
   const child: NodeJS.ProcessEnv = {};
   for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) child[name] = value;
-  const url = storeUrl ?? env.HOLDFAST_URL;
-  if (url !== undefined) child.HOLDFAST_URL = withoutPassword(url);
+  if (storeUrl !== undefined) child.HOLDFAST_URL = withoutPassword(storeUrl);
   // a key contains no line feed, so one key per line is unambiguous
   child.HOLDFAST_KEY = lock.keys.join("\n");
   if (lock.token === null) delete child.HOLDFAST_TOKEN;

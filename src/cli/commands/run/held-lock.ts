@@ -120,7 +120,7 @@ export function checkNotInherited(inheritedKeys: readonly string[]): void {
   if (inheritedKeys.length === 0) return;
   throw new CommandError(
     "usage",
-    `--hold-at-least needs a lock of its own, but ${quoteKeys(inheritedKeys)} is held by an outer run; nothing was run`,
+    `--hold-at-least needs a lock of its own, but an outer run holds ${quoteKeys(inheritedKeys)}; nothing was run`,
   );
 }
 

@@ -85,9 +85,9 @@ export async function monitorLease(options: LeaseMonitorOptions): Promise<RunOut
     if (reason === "maxHold") {
       const error = new CommandError(
         "maxHold",
-        `${keys} was held for as long as --max-hold or the server allows; the command was ended`,
+        `held ${keys} for as long as --max-hold or the server allows; the command was ended`,
       );
-      return terminate(error, `${keys} was held for as long as --max-hold or the server allows`, graceMs);
+      return terminate(error, `held ${keys} for as long as --max-hold or the server allows`, graceMs);
     }
     // the lease has ended by our clock, so no time is left for the grace
     const killMs = reason === "expired" && leaseMs !== null ? 0 : graceMs;

@@ -23,6 +23,7 @@ import { checkCanOutlive, checkNotInherited, inheritedLock, ownLock } from "./he
 import type { InheritedLock } from "./inherited-locks.ts";
 import { splitInherited } from "./inherited-locks.ts";
 import { armWatchdog, monitorLease, toLostError } from "./lease-monitor.ts";
+import { waitForNestedWatchdogs } from "./nested-watchdogs.ts";
 import type { RunOptions } from "./options.ts";
 import { checkGrace, defaultGraceMs } from "./options.ts";
 import type { RunFile } from "./run-file.ts";
@@ -170,6 +171,8 @@ async function runUnderLock(
   // a lost lock must not be restored by the next start of the server while the command works without it
   lock.lostSignal.addEventListener("abort", () => onLost === "ignore" && runFile?.remove(), { once: true });
   const outcome = await monitorLease({ lock, child, watchdog, onLost, graceMs, reporter });
+  if (lock.ownReference !== null)
+    await waitForNestedWatchdogs(lock.ownReference, () => reportNestedEnd(lock, reporter));
   if (runFile?.isKeptByServer !== true) runFile?.remove();
   const { wasHeld, isConfirmed } = await releaseLock(lock, holdAtLeast, reporter);
   // without a confirmation the file stays: the next start of the server reads in it how long to keep the lock
@@ -205,6 +208,10 @@ async function registerRun(
 function forwardSignal(name: NodeJS.Signals, child: Child, watchdog: Watchdog | null): void {
   if (watchdog?.isAlive === true) watchdog.forwardSignal(name);
   else child.signal(name);
+}
+
+function reportNestedEnd({ keys }: HeldLock, reporter: Reporter): void {
+  reporter.info(`keeping ${quoteKeys(keys)}: a run inside this one was killed, and its watchdog is ending its command`);
 }
 
 /**

@@ -14,6 +14,7 @@ import type { Socket } from "node:net";
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { END_LINE } from "../../../server/runs/run-file-format.ts";
 import { CommandError, toFileLimitError } from "../../errors.ts";
+import { watchdogEnvironment } from "./nested-watchdogs.ts";
 import type { RunFile } from "./run-file.ts";
 import WATCHDOG_SCRIPT from "./watchdog.sh";
 
@@ -145,7 +146,7 @@ async function startShell(options: WatchdogOptions, keepSessionSocket: Socket | 
     stdio: ["pipe", "ignore", "ignore", keepSessionSocket ?? "ignore", runFile?.descriptor ?? "ignore"],
     detached: true,
     cwd: "/",
-    env: { PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" },
+    env: { PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", ...watchdogEnvironment(process.env) },
   });
   let state: "running" | "ending" | "ended" = "running";
   const exited = new Promise<void>((resolve) => sh.once("exit", () => resolve()));
