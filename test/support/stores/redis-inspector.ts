@@ -66,7 +66,7 @@ export interface StoredQueue {
 const FREE: StoredQueue = { form: "free", admitted: [], waiting: [] };
 
 /** What stands under one prefix in one database. */
-export class Keyspace {
+class Keyspace {
   readonly queues = new Map<string, StoredQueue>();
   /** By bucket and id. */
   readonly records = new Map<string, StoredRecord>();
