@@ -182,8 +182,9 @@ export class Grant implements ScheduledTask {
    * before it that are gone.
    */
   findSuccessor(): ActiveClaim | null {
+    if (!this.#limits.isStrict) return null;
     const { claim, state, successors } = this.activeClaim;
-    if (!this.#limits.isStrict || successors === null || state.status !== "held") return null;
+    if (successors === null || state.status !== "held") return null;
     // another token: the grant that named them was not the one that counts
     if (successors.token !== state.token) return null;
     this.#syncTokens();
@@ -209,10 +210,10 @@ export class Grant implements ScheduledTask {
    */
   next(now: number, isWantedHere: boolean, cacheMs: number): "handOn" | "keep" | "end" {
     this.#syncTokens();
-    const isUsable = this.isUsable(now);
-    const mayKeep = isUsable && !isWantedHere && this.#mayKeep(now, cacheMs);
-    if (mayKeep && this.hasTokens) return "keep";
-    const canGoOn = isUsable && (isWantedHere || mayKeep) && this.#allowsHandoff(now);
+    const mayKeep = !isWantedHere && this.#mayKeep(now, cacheMs);
+    const isUsable = (isWantedHere || mayKeep) && this.isUsable(now);
+    if (isUsable && mayKeep && this.hasTokens) return "keep";
+    const canGoOn = isUsable && this.#allowsHandoff(now);
     if (canGoOn && this.hasTokens) {
       this.#handoffsLeft--;
       return "handOn";
