@@ -13,6 +13,7 @@ const DRIVER_IMPORTS: readonly string[] = [
   "src/claim/lease-shares.ts",
   "src/lock-table/admission.ts",
   "src/drivers/call-timeouts.ts",
+  "src/drivers/connect-timeout.ts",
   "src/drivers/data-loss-guard.ts",
   "src/drivers/recent-releases.ts",
   "src/drivers/reply-codec.ts",

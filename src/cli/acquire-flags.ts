@@ -27,14 +27,13 @@ export function parseTtl(text: string): number | "session" {
   return text === "session" ? text : parseDurationFlag(text, "--ttl", MIN_TTL_MS);
 }
 
-/** `--wait 30s`; a bare number is seconds, as in flock(1). `--no-wait` is 0. Without either there is no limit. */
+/** `--wait 30s`; `--no-wait` is 0. Without either there is no limit. */
 export function parseWait({ wait, noWait }: Pick<AcquireFlags, "wait" | "noWait">): number | undefined {
   if (noWait === true) {
     if (wait !== undefined) throw new CommandError("usage", "--no-wait and --wait cannot be combined");
     return 0;
   }
-  if (wait === undefined) return undefined;
-  return parseDurationFlag(/^\d{1,15}(\.\d{1,9})?$/.test(wait) ? `${wait}s` : wait, "--wait");
+  return wait === undefined ? undefined : parseDurationFlag(wait, "--wait");
 }
 
 /** `--conflict-exit-code`; undefined: the default exit code. @throws CommandError usage */

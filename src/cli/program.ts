@@ -9,8 +9,9 @@ import type { AcquireFlags } from "./acquire-flags.ts";
 import type { Shell } from "./commands/completion.ts";
 import type { NewFlags } from "./commands/credential.ts";
 import type { DoctorFlags } from "./commands/doctor/doctor.ts";
-import type { ForceFlags } from "./commands/force-release.ts";
 import type { ListFlags } from "./commands/list.ts";
+import type { ReferenceFlags } from "./commands/reference.ts";
+import type { RevokeFlags } from "./commands/revoke.ts";
 import type { RunFlags } from "./commands/run/options.ts";
 import { createServeOptions } from "./commands/serve/settings.ts";
 import type { ShowFlags } from "./commands/show.ts";
@@ -86,6 +87,7 @@ function createProgram(commandName: string | undefined, command: readonly string
   if (commandName === "run") return program; // starts sooner: `run` needs no other command
   addAcquire(program);
   addReferenceCommands(program);
+  addRevoke(program);
   addViews(program);
   addDoctor(program);
   addCompletion(program);
@@ -95,6 +97,7 @@ function createProgram(commandName: string | undefined, command: readonly string
     examples: ["holdfast run nightly-report -- ./report.sh", "holdfast ls"],
     notes: [
       "Without --url and HOLDFAST_URL, all commands use your own lock server on this machine. It is started on demand.",
+      "Durations are written as 500ms, 30s, 1m30s, 2h or 1d; a bare number is seconds.",
     ],
   });
   return program;
@@ -122,7 +125,7 @@ function addWaitOptions(command: Command, ttl: string): Command {
   return addLockOptions(command)
     .option("-s, --shared", "share the lock with other --shared holders")
     .option("--permits <n/m>", "take n of the m permits of the key")
-    .option("-w, --wait <duration>", "the longest wait: 500ms, 1m30s, 10 (seconds) (default: no limit)")
+    .option("-w, --wait <duration>", "the longest wait (default: no limit)")
     .addOption(noWait)
     .option("--ttl <duration>", ttl)
     .option("--label <text>", "public description of this holder (default: user@host pid 4121 (program))")
@@ -214,25 +217,12 @@ function addReferenceCommands(program: Program): void {
         "The exit code is 123 if this reference does not hold the lock (any more). The message gives the reason.",
       ],
     });
-    return setAction(program, command, async (reference: string | undefined, flags: ReferenceCommandFlags) => {
-      if (flags.force === undefined)
-        return (await import("./commands/reference.ts"))[action](reference, rejectForceFlags(flags));
-      const { forceRelease } = await import("./commands/force-release.ts");
-      return forceRelease(rejectReference(flags.force, reference), flags);
-    });
+    return setAction(program, command, async (reference: string | undefined, flags: ReferenceFlags) =>
+      (await import("./commands/reference.ts"))[action](reference, flags),
+    );
   };
   add("renew", "renew the lease of a lock by its reference", "renewCommand", "holdfast renew < reference.txt");
-  add(
-    "release",
-    "release a lock by its reference, or take it from its holder with --force",
-    "releaseCommand",
-    "holdfast release < reference.txt",
-    "holdfast release --force deploy --token 1800000001000000 --reason stuck",
-  )
-    .option("--force <key>", "instead of a reference: revoke the lock on this key; its holder learns of it at once")
-    .option("--token <token>", "with --force: the holder's token, as `holdfast show` prints it")
-    .option("--now", "with --force: free the lock at once, although its holder may still be working")
-    .option("--reason <text>", "with --force: the reason, for the server's log and events");
+  add("release", "release a lock by its reference", "releaseCommand", "holdfast release < reference.txt");
   add(
     "check",
     "check whether a reference still holds its lock; changes nothing",
@@ -241,20 +231,21 @@ function addReferenceCommands(program: Program): void {
   );
 }
 
-type ReferenceCommandFlags = ForceFlags & { readonly force?: string };
-
-/** Rejects a reference beside --force, which would ignore it. @throws CommandError usage */
-function rejectReference(key: string, reference: string | undefined): string {
-  if (reference === undefined) return key;
-  throw new CommandError("usage", "--force takes a key instead of a reference: give only one of them");
-}
-
-/** Rejects flags that need --force: without this they are ignored, and the command waits for a reference on stdin. @throws CommandError usage */
-function rejectForceFlags(flags: ForceFlags): ForceFlags {
-  const { token, now, reason } = flags;
-  const flag = Object.entries({ token, now, reason }).find(([, value]) => value !== undefined);
-  if (flag === undefined) return flags;
-  throw new CommandError("usage", `--${flag[0]} needs --force KEY: it applies only to taking a lock from its holder`);
+/** revoke: takes a lock from its holder. */
+function addRevoke(program: Program): void {
+  const revoke = addLockOptions(program.root.command("revoke"))
+    .description("take a lock from its holder, who learns of it at once")
+    .argument("<key>", "the key")
+    .option("--token <token>", "the holder's token, as `holdfast show` prints it; required")
+    .option("--now", "free the lock at once, although its holder may still be working")
+    .option("--reason <text>", "the reason, for the server's log and events");
+  setAction(program, revoke, async (key: string, flags: RevokeFlags) =>
+    (await import("./commands/revoke.ts")).revokeCommand(key, flags),
+  );
+  addEpilog(revoke, {
+    examples: ["holdfast revoke deploy --token 1800000001000000 --reason stuck"],
+    notes: ["The exit code is 123 if no holder of the key has this token."],
+  });
 }
 
 /** ls, show and watch: what is locked, and what happens. */

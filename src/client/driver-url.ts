@@ -10,7 +10,7 @@ import { resolveCredential } from "./credential.ts";
 import type { ConnectOptions } from "./options.ts";
 
 interface DriverUrlOptions {
-  readonly connectTimeoutMs: number;
+  readonly connectTimeout: number;
   /** open() rejects at the first failure; only for schemes of lock servers. */
   readonly opensOnce?: boolean;
   /** The default label of claims. */
@@ -138,17 +138,17 @@ export async function createDriver(
   // schemes are case-insensitive
   const url =
     typeof givenUrl === "string" ? givenUrl.replace(/^[a-z+]+:/i, (scheme) => scheme.toLowerCase()) : givenUrl;
-  const { connectTimeout = 5_000, label = "", warn, opensOnce = false } = options;
-  const connectTimeoutMs = parseDuration(connectTimeout, "connectTimeout");
+  const { label = "", warn, opensOnce = false } = options;
+  const connectTimeout = parseDuration(options.connectTimeout ?? 5_000, "connectTimeout", 1);
   if (url === undefined) {
     rejectCredential(options.credential, "the per-user server");
     const { createAutostartDriver } = await import("../drivers/server/autostart.ts");
-    return createAutostartDriver({ connectTimeoutMs, opensOnce, label });
+    return createAutostartDriver({ connectTimeoutMs: connectTimeout, opensOnce, label });
   }
   const ownParser = typeof url === "string" ? SCHEMES[/^[a-z+]+:/.exec(url)?.[0] ?? ""] : undefined;
   if (ownParser?.parsesOwnUrl) {
     rejectCredential(options.credential, url.slice(0, url.indexOf(":") + 1));
-    return ownParser.createDriver(url, { connectTimeoutMs, label, ...(warn !== undefined && { warn }) });
+    return ownParser.createDriver(url, { connectTimeout, label, ...(warn !== undefined && { warn }) });
   }
   if (typeof url !== "string" || !URL.canParse(url)) {
     throw new TypeError(`url must be a url, for example redis://host:6379, not ${describeValue(url)}`);
@@ -167,7 +167,7 @@ export async function createDriver(
   if (scheme.credential === undefined) rejectCredential(options.credential, protocol);
   const credential = scheme.credential && resolveCredential(options.credential);
   return scheme.createDriver(url, {
-    connectTimeoutMs,
+    connectTimeout,
     opensOnce,
     label,
     ...(credential !== undefined && { credential }),

@@ -19,7 +19,10 @@ export type LockOrder = "process" | "strict";
 
 /** The options of acquire(). */
 export interface AcquireOptions {
-  /** The longest wait; then LockTimeoutError. 0: try once without queueing. Default: the client's `wait`, else for ever. */
+  /**
+   * The longest wait; then LockTimeoutError. 0: tries once and does not queue, as tryAcquire() does, but a busy lock is a
+   * LockTimeoutError, which names its holder, and not null. Default: the client's `wait`, else for ever.
+   */
   readonly wait?: Duration | undefined;
   /**
    * The length of the lease, which is renewed while the lock is held. Default: the client's `ttl`, else 30 s; at least

@@ -1,6 +1,6 @@
 /** Validates options and arguments at the API. Callers may use JavaScript, and a mistyped option must not be ignored. */
 
-import { describeValue } from "./duration.ts";
+import { describeValue, parseDuration } from "./duration.ts";
 
 /** Returns what the value must be, or null if it is valid. A rule may also throw a TypeError itself. */
 type OptionRule = (value: unknown) => string | null;
@@ -59,6 +59,11 @@ export const millisecondsRule =
   (min = 1, max: number = MAX_TIMER_MS): OptionRule =>
   (value) =>
     isIntegerBetween(value, min, max) ? null : `a whole number of milliseconds from ${min} to ${max}`;
+/** A Duration that is not longer than that of a timer. @param name of the option */
+export const timeoutRule =
+  (name: string): OptionRule =>
+  (value) =>
+    parseDuration(value, name, 1) <= MAX_TIMER_MS ? null : "at most 24 days";
 /** A count from 1 on. */
 export const countRule =
   (max: number): OptionRule =>

@@ -1,6 +1,7 @@
 /** `holdfast credential`: creates credentials and checks the file of accounts. */
 
 import { createCredential, loadAccounts, parseAccounts } from "../../server/auth/accounts-file.ts";
+import { addUnit } from "../duration-flag.ts";
 import { CommandError } from "../errors.ts";
 import { formatJsonLine, info, printLine } from "../output.ts";
 
@@ -18,7 +19,7 @@ export async function newCredentialCommand({ name, prefix, rights, maxHold, json
   const rule = {
     prefix,
     rights: rights.split(",").map((right) => right.trim()),
-    ...(maxHold !== undefined && { maxHold }),
+    ...(maxHold !== undefined && { maxHold: addUnit(maxHold) }),
   };
   const account = { name, hashes: [hash], rules: [rule] };
   try {

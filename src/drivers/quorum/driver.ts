@@ -50,6 +50,7 @@ import type {
 } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
+import type { Duration } from "../../util/duration.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import {
@@ -58,8 +59,10 @@ import {
   functionRule,
   millisecondsRule,
   requireValid,
+  timeoutRule,
   validateOptions,
 } from "../../util/validate.ts";
+import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import { ClaimCoordinator } from "./claims.ts";
 import { listClaims } from "./list.ts";
 import { Member, waitForMembers } from "./member.ts";
@@ -72,8 +75,8 @@ import { createReplacementTokenClaim, createTokenClaim, isTokenKey } from "./tok
 export interface QuorumOptions {
   /** How long to wait for a member's answer, in milliseconds; never more than an eighth of a lease. Default 1 s. */
   readonly callTimeoutMs?: number;
-  /** How long the first connection to a majority may take, in milliseconds. Default 5 s. */
-  readonly connectTimeoutMs?: number;
+  /** How long the first connection to a majority may take. Default 5 s. */
+  readonly connectTimeout?: Duration;
   /**
    * Called with a member's index and the error when it fails, and with null when it answers again. Default: not called.
    */
@@ -86,7 +89,7 @@ export interface QuorumOptions {
 
 const OPTION_RULES: OptionRules<QuorumOptions> = {
   callTimeoutMs: millisecondsRule(),
-  connectTimeoutMs: millisecondsRule(),
+  connectTimeout: timeoutRule("connectTimeout"),
   onMember: functionRule,
   clock: clockRule,
   random: functionRule,
@@ -167,7 +170,7 @@ class QuorumDriver implements Driver {
     const minority = this.#members.length - this.#majority;
     const isDecided = (): boolean => this.#openCount >= this.#majority || errors.length > minority;
     for (const { member } of calls) member.isSuspect = false; // at first all are waited for
-    await waitForMembers(calls, isDecided, this.#options.connectTimeoutMs ?? 5_000);
+    await waitForMembers(calls, isDecided, toConnectTimeoutMs(this.#options.connectTimeout));
     const invalidMember = errors.find((error) => error instanceof TypeError);
     if (this.#openCount >= this.#majority && invalidMember === undefined) {
       // wait briefly for the others, so that they vote on the first claims, too

@@ -12,6 +12,7 @@ import { StoreRefusedError } from "../../errors.ts";
 import { readNamedFile } from "../../os/files.ts";
 import type { Driver } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
+import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import { parseGuardDataLoss } from "../data-loss-guard.ts";
 import type { RedisClient } from "./clients/types.ts";
 import { redis } from "./driver.ts";
@@ -30,7 +31,7 @@ const DISCONNECT_TIMEOUT_MS = 100;
 export function redisFromUrl(url: string, options: RedisOptions): Driver {
   const endpoint = parseRedisUrl(url);
   const { prefix, guardDataLoss, replicas, silenceWarnings } = endpoint;
-  return redis(() => createClient(endpoint, options.connectTimeoutMs ?? 5_000), {
+  return redis(() => createClient(endpoint, toConnectTimeoutMs(options.connectTimeout)), {
     ...options,
     ...(prefix !== undefined && { prefix }),
     ...(guardDataLoss !== undefined && { guardDataLoss }),

@@ -1,6 +1,7 @@
 /** The options of the Redis driver. */
 
 import type { Clock } from "../../util/clock.ts";
+import type { Duration } from "../../util/duration.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import {
   booleanRule,
@@ -11,6 +12,7 @@ import {
   millisecondsRule,
   noProblem,
   stringRule,
+  timeoutRule,
   validateOptions,
 } from "../../util/validate.ts";
 import type { GuardDataLossOptions } from "../data-loss-guard.ts";
@@ -24,8 +26,8 @@ export interface RedisOptions {
    * ioredis has no effect. Default "holdfast".
    */
   readonly prefix?: string;
-  /** How long `open()` tries to reach the server, in milliseconds. Default 5 s. */
-  readonly connectTimeoutMs?: number;
+  /** How long `open()` tries to reach the server. Default 5 s. */
+  readonly connectTimeout?: Duration;
   /** Timeout of a command in milliseconds. Its outcome is then unknown, and a retry finds it out. Default 5 s. */
   readonly commandTimeoutMs?: number;
   /**
@@ -89,7 +91,7 @@ export interface ReplicaOptions {
 
 const OPTION_RULES: OptionRules<RedisOptions> = {
   prefix: (value) => noProblem(validatePrefix(value)),
-  connectTimeoutMs: millisecondsRule(),
+  connectTimeout: timeoutRule("connectTimeout"),
   commandTimeoutMs: millisecondsRule(),
   allowEviction: booleanRule,
   guardDataLoss: guardDataLossRule,

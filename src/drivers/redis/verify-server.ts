@@ -1,6 +1,7 @@
 /** Checks a server before the first claim is sent to it. */
 
 import { StoreRefusedError } from "../../errors.ts";
+import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import type { Connection } from "./connection.ts";
 import { explainError, isNoScriptError, isReplicaError, isUnavailableCommand, toOpenError } from "./errors.ts";
 import { ALL_BUCKETS, LAYOUT_VERSION, toLayoutKey, toNamePrefix, toRoutingKey, toTrialPrefix } from "./key-names.ts";
@@ -19,7 +20,7 @@ export async function connectAndVerify(
   extraChecks: () => Promise<void>,
 ): Promise<void> {
   try {
-    await connection.connectAndDo(options.connectTimeoutMs ?? 5_000, async () => {
+    await connection.connectAndDo(toConnectTimeoutMs(options.connectTimeout), async () => {
       await verifyServer(connection, options);
       await extraChecks();
     });

@@ -46,7 +46,7 @@ export interface AutostartOptions {
 export function createAutostartDriver({ connectTimeoutMs, opensOnce, label }: AutostartOptions): Driver {
   const path = prepareSocketPath(resolveUserDirectory());
   const beforeConnect = (): Promise<void> => ensureServerRunning(connectTimeoutMs);
-  return server({ path, connectTimeoutMs, opensOnce, label, beforeConnect });
+  return server({ path, connectTimeout: connectTimeoutMs, opensOnce, label, beforeConnect });
 }
 
 /** Settles when a server listens; starts one if necessary. */

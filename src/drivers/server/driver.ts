@@ -24,9 +24,11 @@ import type {
 import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
+import type { Duration } from "../../util/duration.ts";
 import { randomId } from "../../util/ids.ts";
 import type { ServerAddress } from "../../util/server-url.ts";
 import { SlotMap } from "../../util/slot-map.ts";
+import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import type { ServerEndpoint } from "./address.ts";
 import { createSocketConnector } from "./address.ts";
 import { Connection } from "./connection.ts";
@@ -40,8 +42,8 @@ export interface ServerOptions {
   readonly host?: string;
   /** Default 7420. */
   readonly port?: number;
-  /** How long open() tries to reach the server, in milliseconds. Default 5 s. */
-  readonly connectTimeoutMs?: number;
+  /** How long open() tries to reach the server. Default 5 s. */
+  readonly connectTimeout?: Duration;
   /** open() rejects at the first failure, for a caller that decides by its kind whether to try again. Default false. */
   readonly opensOnce?: boolean;
   /** The label of claims that have none. */
@@ -89,11 +91,12 @@ class ServerDriver implements Driver {
   #reclaimedRunId: string | null = null;
 
   constructor(options: ServerOptions) {
-    const { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000 } = options;
+    const { label = "", clock = systemClock, random = Math.random } = options;
     const { beforeConnect, credential, opensOnce = false } = options;
     const address = resolveAddress(options);
     const connector = options.connector ?? createSocketConnector(address);
     const sessionId = randomId();
+    const connectTimeoutMs = toConnectTimeoutMs(options.connectTimeout);
     const timing = { connectTimeoutMs, opensOnce, clock, random };
     const connection = { connector, beforeConnect, sessionId, label, credential, ...timing };
     this.serverEndpoint = { address, connection };

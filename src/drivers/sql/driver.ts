@@ -29,6 +29,7 @@ import type {
 } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
+import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import type { RestoreLost } from "../data-loss-guard.ts";
 import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
 import { RecentReleases } from "../recent-releases.ts";
@@ -39,7 +40,6 @@ import { ClaimLister } from "./list.ts";
 import { LostReleases } from "./lost-releases.ts";
 import { openDatabase } from "./open.ts";
 import type { SqlOptions } from "./options.ts";
-import { DEFAULT_CONNECT_TIMEOUT_MS } from "./options.ts";
 import { RecheckTimes } from "./recheck.ts";
 import { toBucket } from "./schema.ts";
 
@@ -96,7 +96,7 @@ class SqlDriver implements Driver {
   }
 
   async open(events: DriverEvents): Promise<Traits> {
-    const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, warn, silenceWarnings } = this.#options;
+    const { connectTimeout, warn, silenceWarnings } = this.#options;
     const dialectEvents = {
       pushed: (message: string, isAnswer: boolean) => this.#onPush(message, isAnswer),
       disconnected: () => this.#events?.disconnected(),
@@ -115,7 +115,7 @@ class SqlDriver implements Driver {
         checks: await session.diagnose(),
       }),
     };
-    const { session, found } = await openDatabase(database, this.#clock, connectTimeoutMs);
+    const { session, found } = await openDatabase(database, this.#clock, toConnectTimeoutMs(connectTimeout));
     this.#guard.onOpen(found.graceMs, silenceWarnings);
     for (const warning of formatWarnings(this.name, found.checks, silenceWarnings)) resolveWarn(warn)(warning);
     this.#session = session;

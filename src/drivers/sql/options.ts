@@ -1,8 +1,16 @@
 /** The options that all SQL drivers have. */
 
 import type { Clock } from "../../util/clock.ts";
+import type { Duration } from "../../util/duration.ts";
 import type { OptionRules } from "../../util/validate.ts";
-import { booleanRule, clockRule, functionRule, millisecondsRule, stringRule } from "../../util/validate.ts";
+import {
+  booleanRule,
+  clockRule,
+  functionRule,
+  millisecondsRule,
+  stringRule,
+  timeoutRule,
+} from "../../util/validate.ts";
 import type { GuardDataLossOptions } from "../data-loss-guard.ts";
 import { guardDataLossRule } from "../data-loss-guard.ts";
 import { prefixRule } from "./schema.ts";
@@ -19,8 +27,8 @@ export interface SqlOptions {
    * needs fewer rights. Default true.
    */
   readonly createTables?: boolean;
-  /** How long `open()` tries to reach the database, in milliseconds. Default 5 s. */
-  readonly connectTimeoutMs?: number;
+  /** How long `open()` tries to reach the database. Default 5 s. */
+  readonly connectTimeout?: Duration;
   /**
    * Timeout of a call in milliseconds, the wait for a connection of the pool included. Its outcome is then unknown, and a
    * retry finds it out. Default 5 s.
@@ -43,15 +51,14 @@ export interface SqlOptions {
   readonly clock?: Clock;
 }
 
-/** Timeouts that were not set. */
-export const DEFAULT_CONNECT_TIMEOUT_MS = 5_000;
+/** A timeout that was not set. */
 export const DEFAULT_COMMAND_TIMEOUT_MS = 5_000;
 
 /** The rules of all options but `silenceWarnings`, whose names differ (warningNamesRule). */
 export const SQL_OPTION_RULES: Omit<OptionRules<SqlOptions>, "silenceWarnings"> = {
   prefix: prefixRule,
   createTables: booleanRule,
-  connectTimeoutMs: millisecondsRule(),
+  connectTimeout: timeoutRule("connectTimeout"),
   commandTimeoutMs: millisecondsRule(),
   guardDataLoss: guardDataLossRule,
   warn: functionRule,

@@ -29,6 +29,7 @@ import type {
 } from "../../spi/driver.ts";
 import { StoreRefusedError } from "../../spi/driver.ts";
 import { systemClock } from "../../util/clock.ts";
+import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import type { ClaimNode } from "./claim-nodes.ts";
 import { ClaimNodes } from "./claim-nodes.ts";
 import { ConnectionLossError, hasCode, isPermanent, toFatalError, ZooKeeperError } from "./client/errors.ts";
@@ -63,7 +64,7 @@ export type { ZooKeeperDriverOptions } from "./options.ts";
  */
 export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   validateZooKeeperOptions(options);
-  const { root = "/holdfast", clock = systemClock, tokenBase = 0n, connectTimeoutMs = 5_000 } = options;
+  const { root = "/holdfast", clock = systemClock, tokenBase = 0n } = options;
   const { family = "mutex", fair: isFair = true } = options;
   const hasCredentials = options.sasl !== undefined || (options.auth ?? []).length > 0;
   let acl = options.acl ?? (hasCredentials ? CREATOR_ALL : OPEN_TO_ALL);
@@ -99,7 +100,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
         },
       };
       let mayHaveCertificate = options.acl === undefined && options.tls !== undefined;
-      await openClient(zk, sessionEvents, connectTimeoutMs, async () => {
+      await openClient(zk, sessionEvents, toConnectTimeoutMs(options.connectTimeout), async () => {
         // asked once: a server that does not know the request ends the connection
         if (mayHaveCertificate && (await hasCertificate(zk))) acl = CREATOR_ALL;
         mayHaveCertificate = false;

@@ -21,7 +21,10 @@ const TLS_PARAMETERS: readonly string[] = ["ca", "cert", "key", "servername"];
  * The driver of a url, not opened yet.
  * @throws TypeError for an invalid url; StoreRefusedError naming a file that cannot be read, or used
  */
-export function zookeeperFromUrl(url: string, { connectTimeoutMs }: { readonly connectTimeoutMs: number }): Driver {
+export function zookeeperFromUrl(
+  url: string,
+  { connectTimeout }: Pick<ZooKeeperDriverOptions, "connectTimeout">,
+): Driver {
   const match = /^(zookeepers?):\/\/([^/?#@]+)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(url);
   if (match === null)
     throw new TypeError("url must be zookeeper://host:2181,host:2181/chroot, without user, password or fragment");
@@ -36,7 +39,7 @@ export function zookeeperFromUrl(url: string, { connectTimeoutMs }: { readonly c
   return zookeeper({
     servers: hosts.split(",").map(parseServer),
     chroot: path === "/" ? "" : decodeURIComponent(path),
-    connectTimeoutMs,
+    ...(connectTimeout !== undefined && { connectTimeout }),
     ...parseParameters(parameters),
     ...(isTls && { tls: createTlsReader(parameters) }),
   });

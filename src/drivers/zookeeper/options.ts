@@ -1,6 +1,7 @@
 /** The options of the ZooKeeper driver, validated first, since they may come from JavaScript. */
 
 import type { Clock } from "../../util/clock.ts";
+import type { Duration } from "../../util/duration.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import {
   booleanRule,
@@ -9,6 +10,7 @@ import {
   isObject,
   millisecondsRule,
   noProblem,
+  timeoutRule,
   validateOptions,
 } from "../../util/validate.ts";
 import { validatePath } from "./client/paths.ts";
@@ -31,8 +33,8 @@ export interface ZooKeeperDriverOptions {
   readonly root?: string;
   /** How long the servers keep the claims of a silent client, in milliseconds; the servers limit it. Default 30 s. */
   readonly sessionMs?: number;
-  /** How long the first connection may take, in milliseconds. Default 5 s. */
-  readonly connectTimeoutMs?: number;
+  /** How long the first connection may take. Default 5 s. */
+  readonly connectTimeout?: Duration;
   /** Added to every token: for locks that were moved here from a store with higher tokens. Default 0n. */
   readonly tokenBase?: bigint;
   /** Credentials of ZooKeeper's own schemes, for instance digest and "user:password". Secrets. */
@@ -76,7 +78,7 @@ const OPTION_RULES: OptionRules<ZooKeeperDriverOptions> = {
   chroot: (value) => noProblem(value === "" || validatePath(value, "chroot")),
   root: (value) => noProblem(validatePath(value, "root")),
   sessionMs: millisecondsRule(MIN_SESSION_MS),
-  connectTimeoutMs: millisecondsRule(0),
+  connectTimeout: timeoutRule("connectTimeout"),
   tokenBase: (value) =>
     typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE
       ? null

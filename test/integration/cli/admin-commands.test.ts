@@ -27,12 +27,12 @@ test("a lock is watched, shown and revoked by its token, and its holder is notif
   });
   const { token = "" } = splitLines(watch.out()).find(({ event }) => event === "granted") ?? {};
 
-  const withoutToken = await sandbox.run(["release", "--force", "deploy"]);
+  const withoutToken = await sandbox.run(["revoke", "deploy"]);
   expect(withoutToken).toMatchObject({ code: 64, err: expect.stringContaining(`with token ${token}`) });
-  const wrongToken = await sandbox.run(["release", "--force", "deploy", "--token", "5", "--json"]);
+  const wrongToken = await sandbox.run(["revoke", "deploy", "--token", "5", "--json"]);
   expect(wrongToken.code).toBe(123);
   expect(JSON.parse(wrongToken.err)).toMatchObject({ error: "lost", reason: "token", keys: ["deploy"] });
-  const result = await sandbox.run(["release", "--force", "deploy", "--token", token, "--reason", "host is dead"]);
+  const result = await sandbox.run(["revoke", "deploy", "--token", token, "--reason", "host is dead"]);
   expect(result).toMatchObject({
     code: 0,
     err: expect.stringMatching(/^holdfast: revoked the lock of .* on "deploy" \(token \d+\): it is free when/),
@@ -53,23 +53,12 @@ test("a lock is watched, shown and revoked by its token, and its holder is notif
   expect(out).toMatch(/revoked +\d+ +\w+ +\S+@\S+ pid \d+ \(sleep\) \(by an operator: host is dead\)\n/);
 });
 
-test("options that need --force are wrong usage without it, and the command does not wait for a reference", async () => {
-  for (const flags of [["--token", "5"], ["--now"], ["--reason", "why"]]) {
-    const { code, err } = await sandbox.run(["release", ...flags]);
-    expect(code).toBe(64);
-    expect(err).toBe(`holdfast: ${flags[0]} needs --force KEY: it applies only to taking a lock from its holder\n`);
-  }
-  const combined = await sandbox.run(["release", "hf1.some.reference", "--force", "deploy", "--token", "5"]);
-  const message = "--force takes a key instead of a reference: give only one of them";
-  expect(combined).toMatchObject({ code: 64, err: `holdfast: ${message}\n` });
-});
-
 test("--now takes a lock at once and says that its holder may still be working", async () => {
   const run = sandbox.start(["run", "taken", "--", "sleep", "60"]);
   const held = async (): Promise<string | undefined> =>
     splitLines((await sandbox.run(["ls", "taken", "--json"])).out)[0]?.token;
   const token = (await until(held, { within: 30_000, what: "the holder" })) as string;
-  const { code, err } = await sandbox.run(["release", "--force", "taken", "--token", token, "--now"]);
+  const { code, err } = await sandbox.run(["revoke", "taken", "--token", token, "--now"]);
   expect({ code, err }).toMatchObject({ code: 0, err: expect.stringContaining("may still be working") });
   expect((await sandbox.run(["run", "taken", "--no-wait", "--", "true"])).code).toBe(0);
   expect(await run.ended).toMatchObject({ code: 123 });
@@ -147,7 +136,7 @@ test("completion prints a script that completes commands, flags and the words of
   expect(complete("sh")).toBe("show\n");
   expect(complete("credential", "n")).toBe("new\n");
   expect(complete("completion", "f")).toBe("fish\n");
-  expect(complete("release", "--f")).toBe("--force\n");
+  expect(complete("revoke", "--to")).toBe("--token\n");
   expect(complete("run", "k", "--", "tru")).toContain("true");
   // the value of a flag is not a flag; after a flag without a value another flag may follow
   expect(complete("serve", "--tls-cert", "")).toBe("\n");

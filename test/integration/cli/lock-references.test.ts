@@ -130,7 +130,7 @@ test.concurrent("a revoked lock is released by its reference, and waiters need n
   const reference = await acquireReference("revoked", "--ttl", "10m");
   const { out } = await sandbox.run(["ls", "revoked", "--json"]);
   const { token } = JSON.parse(out) as { token: string };
-  expect((await sandbox.run(["release", "--force", "revoked", "--token", token])).code).toBe(0);
+  expect((await sandbox.run(["revoke", "revoked", "--token", token])).code).toBe(0);
   // the active holder is notified, and keeps its entry until it has cleaned up
   const renew = await sandbox.run(["renew", reference]);
   expect(renew.err).toBe('holdfast: "revoked" is not held by this reference: it was revoked; nothing was changed\n');

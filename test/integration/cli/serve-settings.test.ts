@@ -363,7 +363,7 @@ test("the human log omits empty fields", async () => {
   await waitUntilReady(open);
   await sandbox.run(["acquire", "k", "--url", url]);
   const { token } = JSON.parse((await sandbox.run(["ls", "--json", "--url", url])).out) as { token: string };
-  await sandbox.run(["release", "--force", "k", "--token", token, "--reason", "gone", "--url", url]);
+  await sandbox.run(["revoke", "k", "--token", token, "--reason", "gone", "--url", url]);
   const err = await stopServer(open);
   expect(err).toContain(`warning: a lock was revoked (key k, token ${token}, reason gone)\n`);
 });
@@ -377,7 +377,7 @@ test("text from clients and operators is in quotes in the human log: it cannot l
   await sandbox.run(["acquire", "a, reason none", "--label", label, "--url", url]);
   const { token } = JSON.parse((await sandbox.run(["ls", "--json", "--url", url])).out) as { token: string };
   const reason = 'done", account root, reason "none';
-  await sandbox.run(["release", "--force", "a, reason none", "--token", token, "--reason", reason, "--url", url]);
+  await sandbox.run(["revoke", "a, reason none", "--token", token, "--reason", reason, "--url", url]);
   const err = await stopServer(open);
   expect(err).toContain(
     `warning: a lock was revoked (key "a, reason none", token ${token}, reason ${JSON.stringify(reason)}`,

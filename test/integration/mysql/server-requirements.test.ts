@@ -52,7 +52,7 @@ withMariaDb((server) => {
 
   describe("the tables", () => {
     test("16 drivers that open at the same time find one set of tables", async () => {
-      const options = { pool: { connectionLimit: 1 }, driver: { connectTimeoutMs: 15_000 } };
+      const options = { pool: { connectionLimit: 1 }, driver: { connectTimeout: 15_000 } };
       await Promise.all(Array.from({ length: 16 }, () => fixture.open(options)));
       expect(await fixture.violations(true)).toEqual([]);
       expect(await fixture.database.query("select version from holdfast_layout")).toEqual([{ version: 3 }]);

@@ -161,7 +161,7 @@ withPostgres((server) => {
     const bouncer = await startPgBouncer(server().port, { mode: "session", poolSize: 1 });
     const pool = new Pool({ connectionString: bouncer.urlOf(database.name) });
     try {
-      const driver = postgresAdvisory(pool, { connectTimeoutMs: 1_000 });
+      const driver = postgresAdvisory(pool, { connectTimeout: 1_000 });
       await expect(driver.open(NO_EVENTS)).rejects.toThrow(/a pooler that has no second connection for this process/);
       await driver.close();
     } finally {

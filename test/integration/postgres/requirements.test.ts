@@ -23,7 +23,7 @@ withPostgres((server) => {
 
   const query = (text: string) => fixture.database.query(text);
   const open = (settings: Parameters<PostgresFixture["driver"]>[0] = {}) =>
-    fixture.driver({ connectTimeoutMs: 3_000, ...settings }).open(NO_EVENTS);
+    fixture.driver({ connectTimeout: 3_000, ...settings }).open(NO_EVENTS);
 
   test("eight processes that open an empty database at once create one set of tables", async () => {
     const drivers = await Promise.all(Array.from({ length: 8 }, () => fixture.open()));

@@ -26,7 +26,7 @@ afterEach(async () => {
 const connectUsing =
   (createRedis: (port: number) => RedisClient) =>
   async (port: number, connectTimeoutMs: number): Promise<Locks> =>
-    createLocks(redis(() => createRedis(port), { connectTimeoutMs, warn: () => undefined }));
+    createLocks(redis(() => createRedis(port), { connectTimeout: connectTimeoutMs, warn: () => undefined }));
 const redisUrl = (port: number): string => `redis://127.0.0.1:${port}`;
 const CONNECTION_KINDS: readonly (readonly [string, (port: number, connectTimeoutMs: number) => Promise<Locks>])[] = [
   [

@@ -70,7 +70,9 @@ async function connectionError(createRedis: () => Locks | Promise<Locks>): Promi
 const errorByUrl = (url: string, connectTimeout = 5_000): Promise<string> =>
   connectionError(() => connect(url, { connectTimeout }));
 const errorByNodeRedis = (url: string, connectTimeoutMs = 5_000): Promise<string> =>
-  connectionError(() => createLocks(redis(() => createClient({ url }), { ...NO_WARNINGS, connectTimeoutMs })));
+  connectionError(() =>
+    createLocks(redis(() => createClient({ url }), { ...NO_WARNINGS, connectTimeout: connectTimeoutMs })),
+  );
 /** By url, and by a client of node-redis: the same. */
 async function errorsByBothClients(url: string, connectTimeout?: number): Promise<string> {
   const message = await errorByUrl(url, connectTimeout);

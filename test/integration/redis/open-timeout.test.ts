@@ -28,7 +28,7 @@ test("Redis stops while its first calls are under way", async () => {
     await new Promise((resolve) => process.once("message", resolve));
     process.disconnect();
     let errors = 0;
-    for (const client of clients) await redis(() => client, { connectTimeoutMs: 50 }).open({}).catch(() => errors++);
+    for (const client of clients) await redis(() => client, { connectTimeout: 50 }).open({}).catch(() => errors++);
     console.log(errors);`;
   const child = fork("-", [], {
     execArgv: ["--input-type=module", "-e", program],

@@ -134,7 +134,7 @@ withRedis((server) => {
 
     test("that is missing is an error within the time to connect", async () => {
       const start = performance.now();
-      const message = await readRefusal({ port: 1, retryStrategy: () => 20 }, { connectTimeoutMs: 200 });
+      const message = await readRefusal({ port: 1, retryStrategy: () => 20 }, { connectTimeout: 200 });
       expect(message).toMatch(/not reached within 200 ms/);
       expect(performance.now() - start).toBeLessThan(2_000);
     });

@@ -61,7 +61,7 @@ test("connections: on a full Unix socket the client gets the reason, each time",
   const address = it.addresses[0] as string;
   await openFrom(address);
   // it tries again and again until then
-  const open = (): Promise<unknown> => openClient(address, { connectTimeoutMs: 1_000 });
+  const open = (): Promise<unknown> => openClient(address, { connectTimeout: 1_000 });
   for (let index = 0; index < 5; index++) await expect(open()).rejects.toThrow("at most 1 connections");
 });
 

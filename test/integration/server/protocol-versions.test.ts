@@ -249,7 +249,7 @@ test("the client reports a server that speaks another version correctly", async 
   const driver = serverDriver({
     connector: replayHello({ ...WELCOME, protocol: 2 }),
     random: () => 0,
-    connectTimeoutMs: 500,
+    connectTimeout: 500,
   });
   onCleanup(() => driver.close());
   await expect(driver.open(NO_EVENTS)).rejects.toThrow("the peer is not a Holdfast server of this version");

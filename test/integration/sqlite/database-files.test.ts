@@ -96,7 +96,7 @@ describe("open()", () => {
     mkdirSync(folder);
     const path = join(folder, "locks.db");
     prepare(path);
-    const opening = sqlite(path, { connectTimeoutMs: 500 }).open(NO_EVENTS);
+    const opening = sqlite(path, { connectTimeout: 500 }).open(NO_EVENTS);
     const error = await opening.then(
       () => null,
       (thrown: unknown) => thrown,

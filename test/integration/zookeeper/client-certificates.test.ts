@@ -79,7 +79,7 @@ test("servers identify clients by certificate: nodes belong to their client, and
     code: "LOCK_STORE_REFUSED",
     message: expect.stringMatching(/no permission to delete nodes in \/known\/key, .*: NO_AUTH$/),
   });
-  await expect(openLocks({ ca: issuer.cert }, { connectTimeoutMs: 3_000 }).acquire("key")).rejects.toMatchObject({
+  await expect(openLocks({ ca: issuer.cert }, { connectTimeout: 3_000 }).acquire("key")).rejects.toMatchObject({
     message: expect.stringMatching(/did not answer within 3000 ms: .*certificate/),
   });
 });

@@ -53,7 +53,7 @@ function proxyAddresses(): ServerAddress[] {
 }
 
 function openLocks(sessionMs = SESSION_MS): Locks {
-  const driver = zookeeper({ servers: proxyAddresses(), root: "/ensemble", sessionMs, connectTimeoutMs: 30_000 });
+  const driver = zookeeper({ servers: proxyAddresses(), root: "/ensemble", sessionMs, connectTimeout: 30_000 });
   const locks = createLocks(driver, { ttl: "session", order: "strict" });
   clients.push(locks);
   return locks;

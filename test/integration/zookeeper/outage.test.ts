@@ -143,7 +143,7 @@ test("a lock acquired and released at once costs three requests: create, list an
 
 test("a client that found no server at first finds it later, each time again", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
-  const locks = openLocks(proxy.address as { host: string; port: number }, { connectTimeoutMs: 300 });
+  const locks = openLocks(proxy.address as { host: string; port: number }, { connectTimeout: 300 });
   proxy.refuseConnections(true);
   for (const key of ["early", "early again"]) {
     await expect(locks.acquire(key)).rejects.toMatchObject({ code: "LOCK_STORE_FAILED" });

@@ -89,7 +89,7 @@ test("a certificate for another name is refused, and the message says so", async
   const driver = createDriver({
     servers: [server.secureAddress],
     tls: { ca: otherAuthority.cert, servername: "localhost" },
-    connectTimeoutMs: 3_000,
+    connectTimeout: 3_000,
   });
   const error = await driver.open(NO_EVENTS).catch((thrown: unknown) => thrown as Error);
   expect(`${(error as Error).message} ${((error as Error).cause as Error | undefined)?.message ?? ""}`).toMatch(

@@ -75,7 +75,7 @@ test("an exceeded quota is reported at once, by name, and leaves nothing", async
   await using server = await startZooKeeper({ properties: { "zookeeper.enforceQuota": "true" } });
   const { host, port } = server.address;
   const zk = new ZooKeeper({ servers: [server.address] });
-  const driver = zookeeper({ servers: [server.address], root: "/few", connectTimeoutMs: TIMEOUT_MS });
+  const driver = zookeeper({ servers: [server.address], root: "/few", connectTimeout: TIMEOUT_MS });
   try {
     await zk.open();
     await driver.open(NO_EVENTS);

@@ -33,7 +33,7 @@ function openContender(name: string, recipe: string, path: string): void {
     servers: [{ host, port: Number(port) }],
     sessionMs: Number(sessionMs),
     // on a busy machine
-    connectTimeoutMs: 30_000,
+    connectTimeout: 30_000,
     fair: recipe !== "unfair",
     family: recipe === "read" || recipe === "write" ? "readWrite" : "mutex",
   });

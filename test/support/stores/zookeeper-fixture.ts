@@ -64,7 +64,7 @@ export function zookeeperFixture(options?: ServerOptions, driverOptions: DriverO
   });
 
   const createDriver = (overrides: DriverOptions = {}): Driver => {
-    const driver = { servers: [server.address], connectTimeoutMs: CONNECT_TIMEOUT_MS, ...driverOptions, ...overrides };
+    const driver = { servers: [server.address], connectTimeout: CONNECT_TIMEOUT_MS, ...driverOptions, ...overrides };
     expected.add(`${driver.chroot ?? ""}${driver.root ?? "/holdfast"}`);
     return zookeeper(driver);
   };

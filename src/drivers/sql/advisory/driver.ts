@@ -32,12 +32,12 @@ import { toPage } from "../../../util/chunk.ts";
 import type { Clock, Timer } from "../../../util/clock.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { publicTag } from "../../../util/ids.ts";
+import { toConnectTimeoutMs } from "../../connect-timeout.ts";
 import { formatWarnings, resolveWarn } from "../../warnings.ts";
 import type { ClientSource } from "../clients/source.ts";
 import type { SqlClient } from "../clients/types.ts";
 import { toOpenError } from "../database-error.ts";
 import { openDatabase } from "../open.ts";
-import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { Connections } from "./connections.ts";
 import type { AdvisoryDialect } from "./dialect.ts";
 import type { Entry, Wait } from "./lock-queue.ts";
@@ -110,13 +110,13 @@ class AdvisoryDriver implements Driver {
   }
 
   async open(events: DriverEvents): Promise<Traits> {
-    const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, warn, silenceWarnings } = this.#options;
+    const { connectTimeout, warn, silenceWarnings } = this.#options;
     const database = {
       name: this.name,
       open: () => this.#connect(),
       inspect: ({ connections }: OpenConnections) => this.#diagnose(connections),
     };
-    const { session, found: checks } = await openDatabase(database, this.#clock, connectTimeoutMs);
+    const { session, found: checks } = await openDatabase(database, this.#clock, toConnectTimeoutMs(connectTimeout));
     for (const warning of formatWarnings(this.name, checks, silenceWarnings)) resolveWarn(warn)(warning);
     this.#connections = session.connections;
     this.#close = session.close;

@@ -1,8 +1,16 @@
 /** The options that all drivers of advisory locks have. */
 
 import type { Clock } from "../../../util/clock.ts";
+import type { Duration } from "../../../util/duration.ts";
 import type { OptionRules } from "../../../util/validate.ts";
-import { clockRule, countRule, functionRule, millisecondsRule, stringRule } from "../../../util/validate.ts";
+import {
+  clockRule,
+  countRule,
+  functionRule,
+  millisecondsRule,
+  stringRule,
+  timeoutRule,
+} from "../../../util/validate.ts";
 
 /** Options of every driver of advisory locks. */
 export interface AdvisoryOptions {
@@ -16,8 +24,8 @@ export interface AdvisoryOptions {
    * waiting claims ask again every 250 ms. Default 16.
    */
   readonly maxWaitConnections?: number;
-  /** How long `open()` tries to reach the database, in milliseconds. Default 5 s. */
-  readonly connectTimeoutMs?: number;
+  /** How long `open()` tries to reach the database. Default 5 s. */
+  readonly connectTimeout?: Duration;
   /** Receives warnings of `open()` about what endangers locks. Default: a process warning. */
   readonly warn?: (warning: string) => void;
   /** Warnings that `open()` leaves out, by the names that `holdfast doctor` shows. Default: none. */
@@ -41,7 +49,7 @@ const MAX_SESSION_MS = 2_147_483_000;
 export const ADVISORY_OPTION_RULES: Omit<OptionRules<AdvisoryOptions>, "silenceWarnings"> = {
   sessionMs: millisecondsRule(MIN_SESSION_MS, MAX_SESSION_MS),
   maxWaitConnections: countRule(1_000),
-  connectTimeoutMs: millisecondsRule(),
+  connectTimeout: timeoutRule("connectTimeout"),
   warn: functionRule,
   label: stringRule,
   clock: clockRule,

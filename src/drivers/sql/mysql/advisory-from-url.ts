@@ -5,11 +5,11 @@
  */
 
 import type { Driver } from "../../../spi/driver.ts";
+import { toConnectTimeoutMs } from "../../connect-timeout.ts";
 import { createAdvisoryDriver } from "../advisory/driver.ts";
 import { ADVISORY_URL_OPTIONS, takeAdvisoryUrlOptions } from "../advisory/url-options.ts";
 import { loadMysqlClient } from "../clients/load.ts";
 import { parseMysqlUrl } from "../clients/url.ts";
-import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { createMysqlAdvisoryDialect } from "./advisory-dialect.ts";
 import type { MysqlAdvisoryOptions } from "./advisory-options.ts";
 import { validateMysqlAdvisoryOptions } from "./advisory-options.ts";
@@ -23,7 +23,7 @@ export function mysqlAdvisoryFromUrl(url: string, options: MysqlAdvisoryOptions)
   parseMysqlUrl(own.url, ADVISORY_URL_OPTIONS);
   const allOptions = { ...options, ...own.options } as MysqlAdvisoryOptions;
   validateMysqlAdvisoryOptions(allOptions);
-  const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;
+  const connectTimeoutMs = toConnectTimeoutMs(allOptions.connectTimeout);
   const create = () => loadMysqlClient(own.url, { connectTimeoutMs });
   return createAdvisoryDriver(createMysqlAdvisoryDialect(), { create, isOwned: true, existing: null }, allOptions);
 }

@@ -3,6 +3,7 @@
 import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
+import { toConnectTimeoutMs } from "../../connect-timeout.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { decodeFlags } from "../../reply-codec.ts";
 import type { CallKind } from "../bucket-schedule.ts";
@@ -23,7 +24,7 @@ import type {
   RestoreRow,
   RevokeRow,
 } from "../dialect.ts";
-import { DEFAULT_COMMAND_TIMEOUT_MS, DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
+import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { BUCKET_COUNT, toBucket, toOneBucket } from "../schema.ts";
 import { diagnose } from "./diagnostics.ts";
 import { breaksConnection, explainError, isReadOnlyError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
@@ -122,9 +123,9 @@ class MysqlSession implements DialectSession {
 
   /** Verifies the server, and creates what is missing. */
   async prepare(): Promise<void> {
-    const { createTables = true, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = this.#options;
+    const { createTables = true, connectTimeout } = this.#options;
     // creating tables may take longer than a call
-    const calls = this.#createCalls(connectTimeoutMs);
+    const calls = this.#createCalls(toConnectTimeoutMs(connectTimeout));
     const database = this.#location.database ?? (await readDefaultDatabase(this.#client, calls));
     this.#location = { ...this.#location, database };
     await calls.run((connection) => prepareDatabase(connection, { ...this.#location, database }, createTables));

@@ -5,10 +5,10 @@
  */
 
 import type { Driver } from "../../../spi/driver.ts";
+import { toConnectTimeoutMs } from "../../connect-timeout.ts";
 import { loadMysqlClient } from "../clients/load.ts";
 import { parseMysqlUrl } from "../clients/url.ts";
 import { createSqlDriver } from "../driver.ts";
-import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { takeUrlOptions, URL_OPTIONS } from "../url-parameters.ts";
 import { createMysqlDialect } from "./dialect.ts";
 import type { MysqlOptions } from "./options.ts";
@@ -23,7 +23,7 @@ export function mysqlFromUrl(url: string, options: MysqlOptions): Driver {
   parseMysqlUrl(own.url, URL_OPTIONS);
   const allOptions = { ...options, ...own.options } as MysqlOptions;
   validateMysqlOptions(allOptions);
-  const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;
+  const connectTimeoutMs = toConnectTimeoutMs(allOptions.connectTimeout);
   const createClient = () => loadMysqlClient(own.url, { connectTimeoutMs });
   return createSqlDriver(createMysqlDialect(createClient, true, allOptions), allOptions);
 }

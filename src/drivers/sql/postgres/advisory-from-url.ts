@@ -5,11 +5,11 @@
  */
 
 import type { Driver } from "../../../spi/driver.ts";
+import { toConnectTimeoutMs } from "../../connect-timeout.ts";
 import { createAdvisoryDriver } from "../advisory/driver.ts";
 import { ADVISORY_URL_OPTIONS, takeAdvisoryUrlOptions } from "../advisory/url-options.ts";
 import { loadPostgresClient } from "../clients/load.ts";
 import { parsePostgresUrl } from "../clients/url.ts";
-import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { createPostgresAdvisoryDialect } from "./advisory-dialect.ts";
 import type { PostgresAdvisoryOptions } from "./advisory-options.ts";
 import { validatePostgresAdvisoryOptions } from "./advisory-options.ts";
@@ -23,7 +23,7 @@ export function postgresAdvisoryFromUrl(url: string, options: PostgresAdvisoryOp
   parsePostgresUrl(own.url, ADVISORY_URL_OPTIONS);
   const allOptions = { ...options, ...own.options } as PostgresAdvisoryOptions;
   validatePostgresAdvisoryOptions(allOptions);
-  const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;
+  const connectTimeoutMs = toConnectTimeoutMs(allOptions.connectTimeout);
   const create = () => loadPostgresClient(own.url, { connectTimeoutMs });
   return createAdvisoryDriver(createPostgresAdvisoryDialect(), { create, isOwned: true, existing: null }, allOptions);
 }

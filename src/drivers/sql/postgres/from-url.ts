@@ -6,10 +6,10 @@
  */
 
 import type { Driver } from "../../../spi/driver.ts";
+import { toConnectTimeoutMs } from "../../connect-timeout.ts";
 import { loadPostgresClient } from "../clients/load.ts";
 import { parsePostgresUrl } from "../clients/url.ts";
 import { createSqlDriver } from "../driver.ts";
-import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { parseUrlBoolean, takeUrlOptions, takeUrlParameters, URL_OPTIONS } from "../url-parameters.ts";
 import { createPostgresDialect } from "./dialect.ts";
 import type { PostgresOptions } from "./options.ts";
@@ -34,7 +34,7 @@ export function postgresFromUrl(url: string, options: PostgresOptions): Driver {
     ...(recall !== undefined && { recall: parseUrlBoolean("recall", recall) }),
   } as PostgresOptions;
   validatePostgresOptions(allOptions);
-  const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;
+  const connectTimeoutMs = toConnectTimeoutMs(allOptions.connectTimeout);
   const createClient = () => loadPostgresClient(own.url, { connectTimeoutMs });
   return createSqlDriver(createPostgresDialect(createClient, true, allOptions), allOptions);
 }

@@ -20,10 +20,7 @@ export interface SqliteUrl {
 }
 
 /** @throws TypeError as parseSqliteUrl() */
-export function sqliteFromUrl(
-  url: string,
-  options: Pick<SqliteOptions, "connectTimeoutMs" | "label" | "warn">,
-): Driver {
+export function sqliteFromUrl(url: string, options: Pick<SqliteOptions, "connectTimeout" | "label" | "warn">): Driver {
   const { path, ...parameters } = parseSqliteUrl(url);
   return sqlite(path, { ...options, ...parameters });
 }

@@ -9,7 +9,7 @@ const createDriver = (options: unknown): unknown => redis(() => ({}) as RedisCli
 
 test.each<readonly [keyof RedisOptions, readonly unknown[]]>([
   ["prefix", [null, 5, "", "a b", "a{b}", "k".repeat(65)]],
-  ["connectTimeoutMs", [null, 0, -1, 1.5, "5s", 2 ** 31]],
+  ["connectTimeout", [null, 0, -1, 1.5, "5x", 2 ** 31]],
   ["commandTimeoutMs", [null, 0, -1, 1.5, "5s", 2 ** 31]],
   ["allowEviction", [null, 1, "yes"]],
   ["guardDataLoss", [null, 5, "yes", [], { maxTtlMs: 99 }, { maxTtlMs: "30s" }, { maxTtlMs: 86_400_001 }]],
@@ -40,7 +40,7 @@ test("an unknown option is refused: a mistyped one must not mean the default", (
 test("every option is accepted together, and each at its bounds", () => {
   const allOptions: Required<RedisOptions> = {
     prefix: "k".repeat(64),
-    connectTimeoutMs: 1,
+    connectTimeout: 1,
     commandTimeoutMs: 2 ** 31 - 1,
     allowEviction: true,
     guardDataLoss: { maxTtlMs: 86_400_000 },

@@ -19,8 +19,7 @@ describe("invalid flags of run are wrong usage, and the message names the flag",
     [{ ttl: "5ms" }, /^--ttl must be from 100ms to 36500d .*, not "5ms"$/],
     [{ ttl: "soon" }, /^--ttl must be a duration/],
     [{ ttl: "10s", grace: "6s" }, /^--grace must be at most half of the lease of 10 s/],
-    [{ grace: "5" }, /^--grace must be a duration/],
-    [{ maxHold: "90" }, /^--max-hold must be a duration/],
+    [{ grace: "5 s" }, /^--grace must be a duration/],
     [{ wait: "-1s" }, /^--wait must be a duration/],
     [{ wait: "1e9h" }, /^--wait must be a duration/],
     [
@@ -33,7 +32,7 @@ describe("invalid flags of run are wrong usage, and the message names the flag",
     [{ wait: "30s1m" }, /^--wait must be a duration/],
     [{ wait: "" }, /^--wait must be a duration/],
     [{ wait: "3s", noWait: true }, /^--no-wait and --wait cannot be combined$/],
-    [{ ttl: "10" }, /^--ttl must be a duration with its unit/],
+    [{ ttl: "0.05" }, /^--ttl must be from 100ms to 36500d/],
     [{ permits: "3/2" }, /^--permits must be n\/m with 1 <= n <= m, such as 1\/4, not "3\/2"$/],
     [{ permits: "0/2" }, /^--permits must be n\/m/],
     [{ permits: "1" }, /^--permits must be n\/m/],
@@ -60,7 +59,7 @@ describe("invalid flags of run are wrong usage, and the message names the flag",
 });
 
 test("flags become numbers, and omitted flags stay undefined", () => {
-  const flags = { wait: "1.5s", ttl: "1m", grace: "0", maxHold: "2h", permits: "2/4", conflictExitCode: "0" };
+  const flags = { wait: "1.5", ttl: "60", grace: "0", maxHold: "7200", permits: "2/4", conflictExitCode: "0" };
   expect(parseRunOptions(["k", "k"], flags, ["a", "b"])).toMatchObject({
     request: { keys: ["k"], mode: { permits: 2, limit: 4 } },
     command: ["a", "b"],

@@ -1,4 +1,4 @@
-/** `holdfast release --force KEY --token T`: revokes the lock of the holder with that token. */
+/** `holdfast revoke KEY --token T`: revokes the lock of the holder with that token. */
 
 import type { ClaimView } from "../../spi/driver.ts";
 import { formatDuration } from "../../util/duration.ts";
@@ -9,8 +9,8 @@ import { listClaims, openStore } from "../open-store.ts";
 import { createReporter, escapeControl, formatJsonLine, printLine, quoteKey } from "../output.ts";
 import { describeHolders } from "./show.ts";
 
-/** Flags of `release` with --force. */
-export interface ForceFlags {
+/** Flags of `revoke`. */
+export interface RevokeFlags {
   readonly url?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
@@ -23,7 +23,7 @@ export interface ForceFlags {
  * Revokes a lock, or with --now removes it at once, and prints its holder.
  * @throws CommandError lost (123) if no holder of the key has that token, refused (77), usage
  */
-export async function forceRelease(key: string, flags: ForceFlags): Promise<number> {
+export async function revokeCommand(key: string, flags: RevokeFlags): Promise<number> {
   validateKey(key);
   const store = await openStore(flags.url, { order: "strict" });
   try {
@@ -64,7 +64,7 @@ function hasToken({ answer }: ClaimView, token: bigint): boolean {
 function parseToken(text: string | undefined, key: string, queue: readonly ClaimView[]): bigint {
   if (text !== undefined && /^\d{1,19}$/.test(text)) return BigInt(text);
   const problem =
-    text === undefined ? "--force needs --token, the token of the holder" : "--token must be a decimal number";
+    text === undefined ? "revoke needs --token, the token of the holder" : "--token must be a decimal number";
   throw new CommandError("usage", `${problem}; ${describeHolders(key, queue)}; nothing was changed`);
 }
 
