@@ -10,8 +10,15 @@ import mysql2Promise from "mysql2/promise";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptMysqlClient } from "../../../src/drivers/sql/clients/detect.ts";
 import { loadMysqlClient } from "../../../src/drivers/sql/clients/load.ts";
-import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "../../../src/drivers/sql/clients/types.ts";
+import type { SqlClient, SqlConnection } from "../../../src/drivers/sql/clients/types.ts";
 import { lockWithLibraries } from "../../support/installed-package.ts";
+import {
+  expectEndsReportedOnce,
+  expectFourConnections,
+  expectOneCallerAtATime,
+  expectUsableAgain,
+  query,
+} from "../../support/stores/sql-client-tests.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -233,17 +240,7 @@ withMariaDb((server) => {
       const id = await threadOf(first);
       first.release();
       await kill(id);
-      await until(
-        () =>
-          query(client, "select 1 as n").then(
-            () => true,
-            () => false,
-          ),
-        {
-          within: 5_000,
-          what: "a new connection",
-        },
-      );
+      await expectUsableAgain(client);
     });
   });
 
@@ -252,17 +249,8 @@ withMariaDb((server) => {
     const callbacks = mysql2.createConnection(settings());
     const other = await mariadb.createConnection(settings());
     for (const client of [adapt(own).client, adapt(callbacks).client, adapt(other).client]) {
-      expect(client.connectDedicated).toBeUndefined();
-      const first = await client.connect();
-      let isSecond = false;
-      const second = client.connect().then((connection) => {
-        isSecond = true;
-        return connection;
-      });
-      await first.query("select 1 as n");
-      expect(isSecond).toBe(false);
-      first.release(true);
-      expect((await (await second).query("select 2 as n")).rows).toEqual([{ n: 2 }]);
+      const second = await expectOneCallerAtATime(client);
+      expect((await second.query("select 2 as n")).rows).toEqual([{ n: 2 }]);
     }
   });
 
@@ -288,19 +276,8 @@ withMariaDb((server) => {
     const loaded = await loadMysqlClient(server().url, { connectTimeoutMs: 5_000 });
     onTestFinished(() => loaded.close());
     for (const subject of [client, loaded]) {
-      const ends: string[] = [];
-      const dedicated = await subject.connectDedicated!();
-      dedicated.onEnd(() => ends.push("killed"));
       const pooled = await subject.connect();
-      expect((await dedicated.query("select 1 as n")).rows).toEqual([{ n: 1 }]);
-      await kill(await threadOf(dedicated));
-      await until(() => ends.length > 0, { within: 5_000, what: "the end" });
-      dedicated.release();
-      const second = await subject.connectDedicated!();
-      second.onEnd(() => ends.push("released"));
-      second.release();
-      second.onEnd(() => ends.push("late"));
-      expect(ends).toEqual(["killed", "released", "late"]);
+      await expectEndsReportedOnce(subject, async (connection) => kill(await threadOf(connection)));
       pooled.release();
     }
   });
@@ -309,16 +286,7 @@ withMariaDb((server) => {
     const client = await loadMysqlClient(server().url, { connectTimeoutMs: 5_000 });
     onTestFinished(() => client.close());
     expect(client.library).toBe("mysql2");
-    const four = await Promise.all([1, 2, 3, 4].map(() => client.connect()));
-    let isFifth = false;
-    const fifth = client.connect().then((connection) => {
-      isFifth = true;
-      connection.release();
-    });
-    await four[0]!.query("select 1 as n");
-    expect(isFifth).toBe(false);
-    for (const connection of four) connection.release();
-    await fifth;
+    await expectFourConnections(client);
   });
 
   test("connections of a url whose login is not answered give their places in the pool back", async () => {
@@ -368,12 +336,3 @@ withMariaDb((server) => {
     expect(() => adaptMysqlClient(mysql2.createPoolCluster())).toThrow(TypeError);
   });
 });
-
-async function query(client: SqlClient, text: string, values: readonly SqlValue[] = []): Promise<SqlResult> {
-  const connection = await client.connect();
-  try {
-    return await connection.query(text, values);
-  } finally {
-    connection.release();
-  }
-}

@@ -5,9 +5,16 @@ import postgres from "postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptPostgresClient } from "../../../src/drivers/sql/clients/detect.ts";
 import { loadPostgresClient } from "../../../src/drivers/sql/clients/load.ts";
-import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "../../../src/drivers/sql/clients/types.ts";
+import type { SqlClient, SqlConnection } from "../../../src/drivers/sql/clients/types.ts";
 import { lockWithLibraries } from "../../support/installed-package.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
+import {
+  expectEndsReportedOnce,
+  expectFourConnections,
+  expectOneCallerAtATime,
+  expectUsableAgain,
+  query,
+} from "../../support/stores/sql-client-tests.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -177,17 +184,7 @@ withPostgres((server) => {
       const pid = await pidOf(second);
       second.release();
       await terminate(pid);
-      await until(
-        () =>
-          query(client, "select 1 as n").then(
-            () => true,
-            () => false,
-          ),
-        {
-          within: 5_000,
-          what: "a new connection",
-        },
-      );
+      await expectUsableAgain(client);
       if (name === "pg") expect(errors).toMatchObject([{ code: "57P01" }]);
     });
 
@@ -203,25 +200,16 @@ withPostgres((server) => {
 
     test("a dedicated connection is beside the pool, hears notifications and reports its end once", async () => {
       const { client } = create({ max: 1 });
-      const ends: string[] = [];
       const heard: string[] = [];
       const pooled = await client.connect();
       const dedicated = await client.connectDedicated!();
-      dedicated.onEnd(() => ends.push("killed"));
       dedicated.onNotification!((channel, payload) => heard.push(`${channel}: ${payload}`));
       await dedicated.query('listen "Quoted"');
       await pooled.query("select pg_notify('Quoted', 'hello')");
       await until(() => heard.length > 0, { within: 5_000, what: "the notification" });
       expect(heard).toEqual(["Quoted: hello"]);
-      await terminate(await pidOf(dedicated));
-      await until(() => ends.length > 0, { within: 5_000, what: "the end" });
-      await expect(dedicated.query("select 1 as n")).rejects.toThrow();
       dedicated.release();
-      const second = await client.connectDedicated!();
-      second.onEnd(() => ends.push("released"));
-      second.release();
-      second.onEnd(() => ends.push("late"));
-      expect(ends).toEqual(["killed", "released", "late"]);
+      await expectEndsReportedOnce(client, async (connection) => terminate(await pidOf(connection)));
       pooled.release();
     });
   });
@@ -275,18 +263,8 @@ withPostgres((server) => {
       await own.connect();
       onTestFinished(() => own.end());
       const client = adaptPostgresClient(own);
-      expect(client.connectDedicated).toBeUndefined();
-      const first = await client.connect();
-      let isSecond = false;
-      const second = client.connect().then((connection) => {
-        isSecond = true;
-        return connection;
-      });
-      await first.query("select 1 as n");
-      expect(isSecond).toBe(false);
-      await expect(first.query("begin")).rejects.toThrow("needs a Pool");
-      first.release(true);
-      const connection = await second;
+      const connection = await expectOneCallerAtATime(client);
+      await expect(connection.query("begin")).rejects.toThrow("needs a Pool");
       await own.query("begin");
       await expect(connection.query("select 1 as n")).rejects.toThrow("transaction of the user");
       connection.release();
@@ -382,18 +360,10 @@ withPostgres((server) => {
     const client = await loadPostgresClient(server().url, { connectTimeoutMs: 5_000 });
     onTestFinished(() => client.close());
     expect(client.library).toBe("pg");
-    const four = await Promise.all([1, 2, 3, 4].map(() => client.connect()));
-    let isFifth = false;
-    const fifth = client.connect().then((connection) => {
-      isFifth = true;
-      connection.release();
-    });
-    expect((await four[0]!.query("select current_setting('application_name') as name")).rows).toEqual([
+    await expectFourConnections(client);
+    expect((await query(client, "select current_setting('application_name') as name")).rows).toEqual([
       { name: "holdfast" },
     ]);
-    expect(isFifth).toBe(false);
-    for (const connection of four) connection.release();
-    await fifth;
     await server().query("create role secretive login password 'right'");
     const url = server().url.replace("postgres@", "secretive:wr0ng-pw@");
     const refused = await loadPostgresClient(`${url}?application_name=mine`, { connectTimeoutMs: 5_000 });
@@ -406,13 +376,4 @@ withPostgres((server) => {
 
 async function pidOf(connection: SqlConnection): Promise<unknown> {
   return (await connection.query("select pg_backend_pid() as pid")).rows[0]?.pid;
-}
-
-async function query(client: SqlClient, text: string, values: readonly SqlValue[] = []): Promise<SqlResult> {
-  const connection = await client.connect();
-  try {
-    return await connection.query(text, values);
-  } finally {
-    connection.release();
-  }
 }

@@ -6,57 +6,37 @@ import { rmSync } from "node:fs";
 import postgres from "postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { builtFile } from "../../support/built-file.ts";
-import { descendants, identifyProcess, isAlive } from "../../support/processes/process-tree.ts";
+import { descendants, isAlive } from "../../support/processes/process-tree.ts";
 import { pgBouncerUnavailableReason, startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import { queryPostgres, startPostgres } from "../../support/stores/postgres.ts";
 import { withPostgres, withPostgresClock } from "../../support/stores/sql-fixture.ts";
+import type { ServerKind } from "../../support/stores/test-server-tests.ts";
+import { testReportOfFaults, testServer, testServerClock } from "../../support/stores/test-server-tests.ts";
 import { until } from "../../support/until.ts";
 
-const SETTINGS = `select current_setting('default_transaction_isolation') as isolation, current_setting('fsync') as sync`;
+const POSTGRES: ServerKind = {
+  settingsQuery:
+    "select current_setting('default_transaction_isolation') as isolation, current_setting('fsync') as sync",
+  settings: {
+    asked: { isolation: "repeatable read", sync: "off" },
+    byDefault: { isolation: "read committed", sync: "on" },
+  },
+  bigintQuery: "select $1::bigint as n",
+  clockQuery: "select (extract(epoch from clock_timestamp()) * 1000)::bigint::text as ms",
+  processes: 4,
+  createUser: ({ query }) => query("create role app login password 'pw'"),
+  readUser: (url) => queryPostgres(url, "select current_user::text as name"),
+  userName: "app",
+  start: (options) => startPostgres({ ...options, settings: { deadlock_timeout: "10ms" } }),
+  async open(url) {
+    const sql = postgres(url, { max: 1 });
+    return { run: (text) => sql.unsafe(text), close: () => sql.end({ timeout: 0 }) };
+  },
+};
 
 withPostgres(
   (server) => {
-    test("a fresh database is empty, and is not another one", async () => {
-      const [one, other] = [await server().freshDatabase(), await server().freshDatabase()];
-      await one.query("create table t (n int)");
-      expect(await other.query("select to_regclass('t') as found")).toEqual([{ found: null }]);
-      await one.drop();
-      await expect(one.query("select 1")).rejects.toThrow(/does not exist/);
-      expect(await other.query("select $1::bigint as n", ["9223372036854775807"])).toEqual([
-        { n: "9223372036854775807" },
-      ]);
-    });
-
-    test("the server has the settings that were asked for, and no sync unless that was", async () => {
-      expect(await server().query(SETTINGS)).toEqual([{ isolation: "repeatable read", sync: "off" }]);
-    });
-
-    test("a role needs its password", async () => {
-      const database = await server().freshDatabase();
-      await database.query("create role app login password 'pw'");
-      expect(await queryPostgres(database.urlOf("app", "pw"), "select current_user::text as name")).toEqual([
-        { name: "app" },
-      ]);
-      await expect(queryPostgres(database.urlOf("app", "other"), "select 1")).rejects.toThrow(/password/);
-    });
-
-    test.each(["restart", "crash"] as const)("what was committed is there after a %s", async (way) => {
-      const database = await server().freshDatabase();
-      await database.query("create table t (n int)");
-      await database.query("insert into t values (1)");
-      const before = await server().query("select pg_backend_pid()::text as pid");
-      if (way === "restart") await server().restart();
-      else {
-        const all = [identifyProcess(server().pid), ...descendants(server().pid)].filter((one) => one !== null);
-        expect(all.length).toBeGreaterThan(3);
-        await server().crash();
-        expect(all.filter(isAlive)).toEqual([]);
-        expect(server().pid).toBe(0);
-        await server().start();
-      }
-      expect(await database.query("select n from t")).toEqual([{ n: 1 }]);
-      expect(await server().query("select pg_backend_pid()::text as pid")).not.toEqual(before);
-    });
+    testServer(server, POSTGRES);
 
     test("a paused server does not answer before it goes on, and can be stopped", async () => {
       await server().query("select 1");
@@ -93,44 +73,10 @@ withPostgres(
 );
 
 describe("with a clock of its own", () => {
-  withPostgresClock((server, clock) => {
-    test("the database's time is moved while it runs", async () => {
-      const now = async (): Promise<number> => {
-        const [row] = await server().query("select (extract(epoch from clock_timestamp()) * 1000)::bigint::text as ms");
-        return Number(row?.ms);
-      };
-      expect(Math.abs((await now()) - Date.now())).toBeLessThan(5_000);
-      clock().shift(60_000);
-      expect((await now()) - Date.now()).toBeGreaterThan(55_000);
-      clock().shift(-60_000);
-      expect((await now()) - Date.now()).toBeLessThan(-55_000);
-      clock().freeze(1_800_000_000_000_000);
-      expect(await now()).toBe(1_800_000_000_000);
-      clock().shift(0);
-    });
-  });
+  withPostgresClock((server, clock) => testServerClock(server, clock, POSTGRES.clockQuery));
 });
 
-test("a deadlock in the log of a server is reported when the server is removed", async () => {
-  const server = await startPostgres({ isSynced: true, settings: { deadlock_timeout: "10ms" } });
-  expect(await server.query(SETTINGS)).toEqual([{ isolation: "read committed", sync: "on" }]);
-  await server.query("create table t as select n from generate_series(1, 2) n");
-  const [one, other] = [postgres(server.url, { max: 1 }), postgres(server.url, { max: 1 })];
-  for (const [connection, n] of [
-    [one, 1],
-    [other, 2],
-  ] as const) {
-    await connection.unsafe("begin");
-    await connection.unsafe(`update t set n = n where n = ${n}`);
-  }
-  const ended = await Promise.allSettled([
-    one.unsafe("update t set n = n where n = 2"),
-    other.unsafe("update t set n = n where n = 1"),
-  ]);
-  expect(ended.map(({ status }) => status)).toContain("rejected");
-  await Promise.all([one.end({ timeout: 0 }), other.end({ timeout: 0 })]);
-  await expect(server.dispose()).rejects.toThrow(/deadlock detected/);
-});
+testReportOfFaults(POSTGRES);
 
 test.skipIf(process.platform !== "linux")("a server ends with the process that started it", async () => {
   const script = `
