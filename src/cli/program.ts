@@ -175,6 +175,7 @@ function addRun(program: Program, commandWords: readonly string[]): void {
       "holdfast run tick -n -E 0 --hold-at-least 55s -- ./every-minute.sh",
     ],
     notes: [
+      "The end of a run: the lock is released when the command ends, with --hold-at-least not before that time has passed. If the lease (--ttl) cannot be renewed, the command gets TERM one --grace before the lease ends, and KILL at its end; --on-lost changes that. --max-hold ends the command in the same way after that time.",
       "The environment of the command contains HOLDFAST_KEY, HOLDFAST_TOKEN (the fencing token, which rises with every holder), HOLDFAST_TOKENS (the token of each key) and HOLDFAST_REFERENCE (a secret).",
       "Exit codes: the command's own, or 128+n if signal n ended it; 64 wrong usage, 69 store unreachable or granting no new locks, 70 internal error, 74 the record of what the run holds cannot be written, 77 refused, 121 deadlock with an outer run, 122 --max-hold passed, 123 lock lost, 124 not granted in time, 126 command not executable, 127 command not found.",
     ],

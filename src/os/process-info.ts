@@ -4,7 +4,7 @@
  */
 
 import type { Stats } from "node:fs";
-import { readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync, statSync } from "node:fs";
 
 /** The state of a process. stopped: by a signal, as with Ctrl-Z; unknown: the system does not tell. */
 export type ProcessState = "running" | "stopped" | "gone" | "unknown";
@@ -18,6 +18,8 @@ export type ProcessProbe = (pid: number, pidStart: string) => ProcessState;
 const START_FIELD = 22;
 /** Linux gives the namespace that the machine starts with this fixed number. It sees the processes of all others. */
 const INITIAL_NAMESPACE = "pid:[4026531836]";
+
+const USUAL_ENVIRONMENT_BYTES = 65_536;
 
 /** A process, by the id that it has in our namespace. */
 export interface ProcessId {
@@ -124,13 +126,26 @@ export function readProcessName(pid: number): string | null {
 /** The processes of this user that were started with this variable in their environment, and its value there. */
 export function findProcessesByVariable(name: string): (ProcessId & { readonly value: string })[] {
   const prefix = `${name}=`;
+  const buffer = Buffer.allocUnsafe(USUAL_ENVIRONMENT_BYTES);
   return listPids().flatMap((pid) => {
-    const environment = readOrEmpty(`/proc/${pid}/environ`);
+    const environment = unlessHidden(() => readEnvironment(pid, buffer), "");
     if (!environment.includes(prefix)) return [];
     const variable = environment.split("\0").find((text) => text.startsWith(prefix));
     const start = variable === undefined ? null : readStartTime(pid);
     return variable === undefined || start === null ? [] : [{ pid, start, value: variable.slice(prefix.length) }];
   });
+}
+
+/** Each run reads those of all processes: into one buffer, which takes half of the time of readFileSync(). */
+function readEnvironment(pid: number, buffer: Buffer): string {
+  const path = `/proc/${pid}/environ`;
+  const descriptor = openSync(path, "r");
+  try {
+    const length = readSync(descriptor, buffer, 0, buffer.length, null);
+    return length < buffer.length ? buffer.toString("latin1", 0, length) : readFileSync(path, "latin1");
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 /** Empty where the system does not show processes. */

@@ -975,4 +975,30 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "return false;",
     tests: "test/integration/server/run-files.test.ts",
   },
+  ...[
+    {
+      name: "an outer run that does not wait until the watchdog of a killed nested run has ended",
+      find: "while (isAnyAtWork(tag)) await delay(POLL_MS);",
+      replace: "",
+    },
+    {
+      name: "a nested run in the background that keeps the lock of the outer run",
+      find: "return !isAlive(probeProcess(parentage.parent, wrapperStart)) && ",
+      replace: "return ",
+    },
+    {
+      name: "a stopped watchdog that keeps the lock of the outer run",
+      find: ' && probeProcess(pid, start) === "running";',
+      replace: ";",
+    },
+    {
+      name: "the timer of a watchdog taken for a watchdog",
+      find: "parentage?.isSessionLeader !== true",
+      replace: "parentage === null",
+    },
+  ].map((mutant) => ({
+    ...mutant,
+    file: "src/cli/commands/run/nested-watchdogs.ts",
+    tests: "test/unit/cli/commands/run/nested-watchdogs.test.ts",
+  })),
 ];

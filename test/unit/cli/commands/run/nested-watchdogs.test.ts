@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { expect, onTestFinished, test } from "vitest";
 import { waitForNestedWatchdogs, watchdogEnvironment } from "../../../../../src/cli/commands/run/nested-watchdogs.ts";
-import { readStartTime } from "../../../../../src/os/process-info.ts";
+import { probeProcess, readStartTime } from "../../../../../src/os/process-info.ts";
 import { publicTag } from "../../../../../src/util/ids.ts";
 import { until } from "../../../../support/until.ts";
 
@@ -33,11 +33,13 @@ async function kill(wrapper: ChildProcess): Promise<void> {
 
 /** Whether the run with that reference would wait; if so, the wait ends with the watchdog. */
 async function isWaitedFor(watchdog: number, reference: string): Promise<boolean> {
+  const start = readStartTime(watchdog) as string;
   let isWaiting = false;
   await waitForNestedWatchdogs(reference, () => {
     isWaiting = true;
     setTimeout(() => process.kill(watchdog, "SIGKILL"), 100);
   });
+  if (isWaiting) expect(probeProcess(watchdog, start), "the watchdog has ended").toBe("gone");
   return isWaiting;
 }
 
