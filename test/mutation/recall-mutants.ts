@@ -114,6 +114,13 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/quorum/member-claims.test.ts",
   },
   {
+    name: "an answer of a member from before its pushed grant that takes the vote back",
+    file: "src/drivers/quorum/member-claim.ts",
+    find: 'const isOlderThanPush = answer.state === "waiting" && call <= this.#lastCallBeforePush;',
+    replace: "const isOlderThanPush = false;",
+    tests: "test/unit/drivers/quorum/member-claim.test.ts",
+  },
+  {
     name: "an idle lock that is kept when it is recalled",
     file: "src/client/local-queue.ts",
     find: "    if (!grant.isIdle) return grant.becomeWanted(now);",
