@@ -138,8 +138,8 @@ export async function createDriver(
   // schemes are case-insensitive
   const url =
     typeof givenUrl === "string" ? givenUrl.replace(/^[a-z+]+:/i, (scheme) => scheme.toLowerCase()) : givenUrl;
-  const { label = "", warn, opensOnce = false } = options;
-  const connectTimeout = parseDuration(options.connectTimeout ?? 5_000, "connectTimeout", 1);
+  const { label = "", warn, opensOnce = false, connectTimeout: timeout = 5_000 } = options;
+  const connectTimeout = parseDuration(timeout, "connectTimeout", 1);
   if (url === undefined) {
     rejectCredential(options.credential, "the per-user server");
     const { createAutostartDriver } = await import("../drivers/server/autostart.ts");

@@ -24,7 +24,7 @@ test.each([
   [["--prefix", "team-a"], "holdfast: --prefix must end with a separator"],
   [["--rights", "acquire,fly"], "holdfast: --rights must be one of acquire, inspect, force, admin"],
   [["--name", "a b"], "holdfast: --name must be"],
-  [["--max-hold", "5"], 'holdfast: --max-hold must be a duration above 0, such as "10m"\n'],
+  [["--max-hold", "soon"], 'holdfast: --max-hold must be a duration above 0, such as "10m"\n'],
 ])("%j is refused as an account name: no accounts file could have it", async (flags, message) => {
   const commandResult = await sandbox.run(["credential", "new", ...flags]);
   expect(commandResult).toMatchObject({ code: 64, out: "" });

@@ -35,9 +35,9 @@ describe.concurrent("exit codes of run", () => {
     expect(lateRun.err).toMatch(
       /^holdfast: waited 300 ms for "slow": held by \S+@\S+ pid \d+ \(sh\) for \d+ m?s, 1 ahead of you; nothing was run\n$/,
     );
-    expect((await sandbox.run(["run", "slow", "--wait", "10ms", "--conflict-exit-code", "0", "--", "true"])).code).toBe(
-      0,
-    );
+    expect(
+      (await sandbox.run(["run", "slow", "--wait", "300ms", "--conflict-exit-code", "0", "--", "true"])).code,
+    ).toBe(0);
     first.process.kill("SIGTERM");
     await first.ended;
   });

@@ -155,9 +155,7 @@ test("a run whose credential was removed says what the server said when it ends 
   admit(createCredential().hash);
   server.process.kill("SIGHUP");
   const { code, err } = await run.ended;
-  expect(err).toMatch(
-    /^holdfast: losing "k" \(not renewed for .*: .*no valid credential was given\): sent TERM to/m,
-  );
+  expect(err).toMatch(/^holdfast: losing "k" \(not renewed for .*: .*no valid credential was given\): sent TERM to/m);
   expect(code).toBe(123);
   await stopServer(server);
 });

@@ -67,7 +67,17 @@ test("all errors are reported at once, each with its origin", async () => {
     JSON.stringify({ "tls-crt": "x", http: 7421, "tls-key": "/none/key.pem", insecure: "yes", limit: { keys: 1 } }),
   );
   const { code, err, out } = await sandbox.run(
-    ["serve", "--config", config, "--listen", "holdfast://0.0.0.0:7420", "--idle", "5", "--limit", "connections=many"],
+    [
+      "serve",
+      "--config",
+      config,
+      "--listen",
+      "holdfast://0.0.0.0:7420",
+      "--idle",
+      "soon",
+      "--limit",
+      "connections=many",
+    ],
     {
       env: {
         HOLDFAST_TLS_CERT: "/none/cert.pem",
@@ -92,7 +102,7 @@ test("all errors are reported at once, each with its origin", async () => {
   ]) {
     expect(err).toContain(line);
   }
-  expect(err).toMatch(/holdfast: --idle: the value must be a duration.*not "5"/);
+  expect(err).toMatch(/holdfast: --idle: the value must be a duration.*not "soon"/);
   expect(err).not.toContain("--state");
 });
 
