@@ -90,6 +90,10 @@ interface Profile {
   readonly maxClaims: number;
   readonly maxItems: number;
   readonly exclusiveChance: number;
+  /** Of the others, the share of readers; the rest are semaphores. */
+  readonly sharedChance: number;
+  /** The share of claims that may have several keys. */
+  readonly severalChance: number;
   readonly listenChance: number;
   readonly brokenChance: number;
   readonly fullChance: number;
@@ -109,6 +113,8 @@ function createFaultyProfile(random: SeededRandom): Profile {
     maxClaims: random.pick([6, 12, 20, 30]),
     maxItems: random.pick([1, 3, 6, 10]),
     exclusiveChance: random.pick([0.2, 0.5, 0.8]),
+    sharedChance: 0.4,
+    severalChance: 0.3,
     listenChance: random.pick([0.3, 0.6, 0.9]),
     brokenChance: random.pick([0, 0.05, 0.2]),
     fullChance: random.pick([0, 0, 0.15]),
@@ -126,6 +132,8 @@ function createPredictedProfile(random: SeededRandom): Profile {
     maxClaims: random.pick([6, 12, 20, 30]),
     maxItems: 3,
     exclusiveChance: random.pick([0.1, 0.35, 0.7]),
+    sharedChance: 0.25,
+    severalChance: 0.4,
     listenChance: random.pick([0.2, 0.5, 0.5, 0.8]),
     brokenChance: 0,
     fullChance: 0,
@@ -361,10 +369,11 @@ class FuzzRun {
     if (specs === undefined && random.chance(brokenChance))
       specs = [{ key: BROKEN_KEY, permits: ALL_PERMITS, limit: ALL_PERMITS }];
     if (specs === undefined) {
-      const chosen = random.chance(0.3) ? keys.filter(() => random.chance(0.6)) : [];
+      const { severalChance, sharedChance } = this.#profile;
+      const chosen = random.chance(severalChance) ? keys.filter(() => random.chance(0.6)) : [];
       specs = (chosen.length > 0 ? chosen : [random.pick(keys)]).map((key) => {
         if (random.chance(exclusiveChance)) return { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
-        if (random.chance(0.4)) return { key, permits: 1, limit: ALL_PERMITS };
+        if (random.chance(sharedChance)) return { key, permits: 1, limit: ALL_PERMITS };
         const limit = 1 + random.int(4);
         return { key, permits: 1 + random.int(limit), limit };
       });

@@ -157,7 +157,7 @@ export class QueueModel {
     const isCommon = new Map(claims.map((claim) => [claim, this.#isOnlyHolder(inbox, claim)]));
     // the script begins with those that the common path can renew
     for (const claim of [...claims].sort((left, right) => Number(isCommon.get(right)) - Number(isCommon.get(left))))
-      answers.set(claim.id, this.#renew(call, inbox, this.entries.get(claim.id) as Entry));
+      answers.set(claim.id, this.#renew(call, inbox, this.entries.get(claim.id) as Entry, isCommon.get(claim)));
     const inOrder = claims.map(({ id }) => answers.get(id) as ModelAnswer);
     return toPrediction(call, this.#settledAnswers(call, inOrder));
   }
@@ -236,11 +236,13 @@ export class QueueModel {
     return this.#answer(call, entry);
   }
 
-  #renew(call: ScriptCall, inbox: number, entry: Entry): ModelAnswer {
+  /** @param isCommon on the common path, which does not ask whether the holder was unreachable while it waited */
+  #renew(call: ScriptCall, inbox: number, entry: Entry, isCommon: boolean = false): ModelAnswer {
     const { ttlMs } = entry;
     if (entry.isRevoked) return { text: "n revoked" };
     const lastCallAt = entry.expiresAt - ttlMs;
-    if (this.now - lastCallAt >= 0.125 * ttlMs || entry.unreachableSince > lastCallAt) {
+    const wasMissed = !isCommon && entry.unreachableSince > lastCallAt;
+    if (this.now - lastCallAt >= 0.125 * ttlMs || wasMissed) {
       entry.expiresAt = this.now + ttlMs;
       entry.inbox = inbox;
       this.#updateExpiry(entry);
