@@ -147,9 +147,9 @@ function randomClaim(run: OracleRun): KnownClaim {
   return { claim, driver: random.pick(drivers), hasTombstone: false, isGone: false, isRevoked: false, token: null };
 }
 
-function randomFloor({ random, followsClock, sentAt }: OracleRun, highest: bigint): bigint {
+function randomFloor({ random, claims, followsClock, sentAt }: OracleRun, highest: bigint): bigint {
   if (random.chance(0.3)) return highest;
-  return followsClock && random.chance(0.15) ? sentAt + FLOOR_LEAD_MICROS : 0n;
+  return followsClock && claims.length % 8 === 5 ? sentAt + FLOOR_LEAD_MICROS : 0n;
 }
 
 function randomSpec(random: Random, permits: ConformanceSettings["traits"]["permits"], key: string): LockSpec {
