@@ -353,7 +353,7 @@ function addCredential(program: Program): void {
     )
     .option("--name <account>", "name of the account", "unnamed")
     .option("--prefix <prefix>", 'allow keys that begin with this prefix, such as "team-a/"; "": all keys', "")
-    .option("--rights <list>", "any of acquire, inspect, force, admin", "acquire,inspect")
+    .option("--rights <list>", "any of acquire, inspect, revoke, admin", "acquire,inspect")
     .option("--max-hold <duration>", "revoke locks on these keys after this time")
     .option("--json", "print one JSON object");
   setAction(program, create, async (flags: NewFlags) =>
@@ -362,7 +362,7 @@ function addCredential(program: Program): void {
   addEpilog(create, {
     examples: [
       "holdfast credential new --name billing --prefix billing/",
-      "holdfast credential new --name ops --rights inspect,force,admin",
+      "holdfast credential new --name ops --rights inspect,revoke,admin",
     ],
     notes: [
       'A client reads its credential from HOLDFAST_CREDENTIAL, or from the file in HOLDFAST_CREDENTIAL_FILE, never from a url or a flag. To replace a credential: create a new one, add its hash as the second of "hashes" of the account, send HUP to the server, give the clients the new credential, remove the first hash and send HUP again.',

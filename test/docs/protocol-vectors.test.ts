@@ -104,7 +104,7 @@ async function executeDirective(directive: string, vectorRunner: VectorRunner): 
   const accountMatch = /^the server knows "(.*)" as (.*), who may hold "(.*)" for (\d+) s$/.exec(directive);
   if (accountMatch !== null) {
     const [, credential, name, prefix, seconds] = accountMatch as unknown as [string, string, string, string, string];
-    const rules = [{ prefix, permissions: ["acquire", "inspect"] as const, maxHoldMs: Number(seconds) * 1_000 }];
+    const rules = [{ prefix, rights: ["acquire", "inspect"] as const, maxHoldMs: Number(seconds) * 1_000 }];
     // there was nothing before
     vectorRunner.disk = new MemoryStorage();
     return vectorRunner.start(createAccessControl([{ name, hashes: [hashCredential(credential)], rules }]));

@@ -4,7 +4,7 @@
 import { writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
-import type { Permission } from "../../src/server/auth/access-control.ts";
+import type { Right } from "../../src/server/auth/access-control.ts";
 import { createCredential } from "../../src/server/auth/accounts-file.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { createAuthority, writeCertificate } from "../support/certificates.ts";
@@ -27,7 +27,7 @@ const KILLS = IS_LONG_RUN ? 20 : 3;
 const MAX_KILL_INTERVAL_MS = IS_LONG_RUN ? 2_000 : 600;
 const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;
-const ALL_RIGHTS: readonly Permission[] = ["acquire", "inspect", "force", "admin"];
+const ALL_RIGHTS: readonly Right[] = ["acquire", "inspect", "revoke", "admin"];
 
 const seed = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 

@@ -1,6 +1,6 @@
 // Accounts with their credentials, for tests.
 
-import type { AccessControl, Account, Permission, Rule } from "../../src/server/auth/access-control.ts";
+import type { AccessControl, Account, Right, Rule } from "../../src/server/auth/access-control.ts";
 import { createAccessControl } from "../../src/server/auth/access-control.ts";
 import { createCredential } from "../../src/server/auth/accounts-file.ts";
 
@@ -9,17 +9,17 @@ export interface TestAccount {
   readonly credential: string;
 }
 
-const ALL_RIGHTS: readonly Permission[] = ["acquire", "inspect", "force", "admin"];
+const ALL_RIGHTS: readonly Right[] = ["acquire", "inspect", "revoke", "admin"];
 
 /** An account with one credential that has these rights on keys that begin with the prefix. */
 export function testAccount(
   name: string,
   prefix = "",
-  permissions: readonly Permission[] = ALL_RIGHTS,
+  rights: readonly Right[] = ALL_RIGHTS,
   ruleFields: Partial<Rule> = {},
 ): TestAccount {
   const { credential, hash } = createCredential();
-  return { credential, account: { name, hashes: [hash], rules: [{ prefix, permissions, ...ruleFields }] } };
+  return { credential, account: { name, hashes: [hash], rules: [{ prefix, rights, ...ruleFields }] } };
 }
 
 export function createTestAccess(...accounts: readonly TestAccount[]): AccessControl {

@@ -13,10 +13,10 @@ import { FailureLimiter } from "./failure-limiter.ts";
  * What a rule may allow below its prefix: to acquire locks; to see claims, events and metrics; to revoke locks of
  * others; to reload and inspect the server itself.
  */
-export type Permission = "acquire" | "inspect" | "force" | "admin";
+export type Right = "acquire" | "inspect" | "revoke" | "admin";
 
-/** All permissions. */
-export const PERMISSIONS: readonly Permission[] = ["acquire", "inspect", "force", "admin"];
+/** All rights. */
+export const RIGHTS: readonly Right[] = ["acquire", "inspect", "revoke", "admin"];
 
 /** A client authenticated by one credential. Its rules may change while it is connected. */
 export interface Principal {
@@ -24,8 +24,8 @@ export interface Principal {
   readonly name: string;
   /** false: its credential, or its account, was removed. */
   readonly isValid: boolean;
-  /** True if the permission is granted for this key. */
-  can(permission: Permission, key: string): boolean;
+  /** Is the right granted for this key? */
+  can(right: Right, key: string): boolean;
   /** The longest time that these keys may be held, in milliseconds; Infinity: no limit. */
   maxHoldMs(keys: Iterable<string>): number;
 }
@@ -39,7 +39,7 @@ export interface Rule {
   readonly prefix: string;
   /** The prefix is one complete key. Default false. */
   readonly isExactKey?: boolean;
-  readonly permissions: readonly Permission[];
+  readonly rights: readonly Right[];
   /** The longest time that a claim on such a key may be held, in milliseconds. Default: as long as it is renewed. */
   readonly maxHoldMs?: number;
 }
@@ -124,17 +124,17 @@ export function createAccessControl(accounts: readonly Account[], options: Acces
     const accountsByHash = new Map(
       nextAccounts.flatMap((account) => account.hashes.map((hash) => [hash, account] as const)),
     );
-    for (const [hash, member] of principals) {
+    for (const [hash, principal] of principals) {
       const account = accountsByHash.get(hash);
       // a credential that moved to another account is not the one that was authenticated
-      if (account?.name === member.name) continue;
-      member.isValid = false;
+      if (account?.name === principal.name) continue;
+      principal.isValid = false;
       principals.delete(hash);
     }
     for (const [hash, account] of accountsByHash) {
-      const member = principals.get(hash);
-      if (member === undefined) principals.set(hash, new AccountPrincipal(account));
-      else member.rules = account.rules;
+      const principal = principals.get(hash);
+      if (principal === undefined) principals.set(hash, new AccountPrincipal(account));
+      else principal.rules = account.rules;
     }
     for (const listener of listeners) listener();
   }
@@ -149,8 +149,8 @@ export function createAccessControl(accounts: readonly Account[], options: Acces
       // A lookup by hash instead of a constant-time comparison: its duration reveals at most part of the hash of what
       // was sent. An attacker would need other credentials whose hashes begin like a stored one, and would learn
       // something about that hash, which does not lead to 256 random bits.
-      const member = credential === null ? undefined : principals.get(hashCredential(credential));
-      if (member !== undefined) return member;
+      const principal = credential === null ? undefined : principals.get(hashCredential(credential));
+      if (principal !== undefined) return principal;
       if (failureLimiter.record(clientNetwork(address))) throw new ProtocolError("AUTH", AUTH_FAILED);
       throw new ProtocolError("LIMIT", "too many wrong credentials from this address: wait a minute");
     },
@@ -185,10 +185,10 @@ class AccountPrincipal implements Principal {
     this.rules = rules;
   }
 
-  can(permission: Permission, key: string): boolean {
+  can(right: Right, key: string): boolean {
     if (!this.isValid) return false;
     for (const rule of this.rules) {
-      if (rule.permissions.includes(permission) && matchesKey(rule, key)) return true;
+      if (rule.rights.includes(right) && matchesKey(rule, key)) return true;
     }
     return false;
   }

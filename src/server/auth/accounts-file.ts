@@ -8,8 +8,8 @@ import { parseDuration } from "../../util/duration.ts";
 import { randomId } from "../../util/ids.ts";
 import type { JsonError } from "../../util/strict-json.ts";
 import { parseStrictJson } from "../../util/strict-json.ts";
-import type { Account, Permission, Rule } from "./access-control.ts";
-import { hashCredential, PERMISSIONS } from "./access-control.ts";
+import type { Account, Right, Rule } from "./access-control.ts";
+import { hashCredential, RIGHTS } from "./access-control.ts";
 
 /** The version of the file format. */
 const FILE_VERSION = 1;
@@ -42,7 +42,7 @@ export function parseAccounts(text: string, source: string): readonly Account[] 
   return accounts;
 }
 
-/** Reading the file would allow attempts to invert hashes, which is hopeless; writing to it grants permissions. */
+/** Reading the file would allow attempts to invert hashes, which is hopeless; writing to it grants rights. */
 function readAccountsFile(path: string): string {
   let descriptor: number;
   try {
@@ -146,7 +146,7 @@ class AccountsParser {
     return {
       prefix: String(prefix ?? key),
       isExactKey: prefix === undefined,
-      permissions: this.#parsePermissions(rights, `${path}.rights`),
+      rights: this.#parseRights(rights, `${path}.rights`),
       ...(maxHoldMs !== undefined && { maxHoldMs }),
     };
   }
@@ -162,13 +162,12 @@ class AccountsParser {
     }
   }
 
-  #parsePermissions(raw: unknown, path: string): Permission[] {
+  #parseRights(raw: unknown, path: string): Right[] {
     const rights = this.#parseList(raw, path, "would allow nothing");
     for (const [index, right] of rights.entries()) {
-      if (!PERMISSIONS.includes(right as Permission))
-        this.#report(`${path}[${index}]`, `must be one of ${PERMISSIONS.join(", ")}`);
+      if (!RIGHTS.includes(right as Right)) this.#report(`${path}[${index}]`, `must be one of ${RIGHTS.join(", ")}`);
     }
-    return rights as Permission[];
+    return rights as Right[];
   }
 
   #parseMaxHold(raw: unknown, path: string): number | undefined {

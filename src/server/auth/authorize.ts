@@ -2,18 +2,18 @@
 
 import type { Claim } from "../../spi/driver.ts";
 import { RequestError } from "../request-error.ts";
-import type { Permission, Principal } from "./access-control.ts";
+import type { Principal, Right } from "./access-control.ts";
 
-const REFUSALS: Readonly<Record<Permission, string>> = {
+const REFUSALS: Readonly<Record<Right, string>> = {
   acquire: "this credential may not acquire every key of this claim",
   inspect: "this credential may not inspect these keys",
-  force: "this credential may not revoke locks of others on every one of these keys",
+  revoke: "this credential may not revoke locks of others on every one of these keys",
   admin: "this credential may not administer the server",
 };
 
-/** @throws RequestError FORBIDDEN unless the principal has the permission for all of the keys */
-export function authorize(principal: Principal, permission: Permission, keys: readonly string[]): void {
-  if (!keys.every((key) => principal.can(permission, key))) throw new RequestError("FORBIDDEN", REFUSALS[permission]);
+/** @throws RequestError FORBIDDEN unless the principal has the right for all of the keys */
+export function authorize(principal: Principal, right: Right, keys: readonly string[]): void {
+  if (!keys.every((key) => principal.can(right, key))) throw new RequestError("FORBIDDEN", REFUSALS[right]);
 }
 
 /** True if the principal may acquire all keys of the claim. */

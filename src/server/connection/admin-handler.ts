@@ -9,7 +9,7 @@ import { encodeError, encodeOk, isCount } from "../../protocol/frames.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { Principal } from "../auth/access-control.ts";
-import { PERMISSIONS } from "../auth/access-control.ts";
+import { RIGHTS } from "../auth/access-control.ts";
 import { authorize, visibleKeys } from "../auth/authorize.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { RequestError } from "../request-error.ts";
@@ -110,7 +110,7 @@ export function createAdminHandler({ eventLog, clock, serverStatus, onRefused }:
     const serverInfo: ServerInfo = {
       ...status,
       account: principal.name,
-      rights: PERMISSIONS.filter((right) => principal.can(right, key)),
+      rights: RIGHTS.filter((right) => principal.can(right, key)),
       ...(principal.can("inspect", "") && { load }),
     };
     return JSON.stringify(serverInfo);

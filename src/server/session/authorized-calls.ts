@@ -75,7 +75,7 @@ class AuthorizedCalls implements ClientCalls {
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]> {
     authorize(
       session.principal,
-      "force",
+      "revoke",
       targets.map(({ key }) => key),
     );
     return this.#backend.revoke(session, targets);

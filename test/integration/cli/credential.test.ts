@@ -22,7 +22,7 @@ test("a new credential is printed once, with the account that has only its hash"
 
 test.each([
   [["--prefix", "team-a"], "holdfast: --prefix must end with a separator"],
-  [["--rights", "acquire,fly"], "holdfast: --rights must be one of acquire, inspect, force, admin"],
+  [["--rights", "acquire,fly"], "holdfast: --rights must be one of acquire, inspect, revoke, admin"],
   [["--name", "a b"], "holdfast: --name must be"],
   [["--max-hold", "soon"], 'holdfast: --max-hold must be a duration above 0, such as "10m"\n'],
 ])("%j is refused as an account name: no accounts file could have it", async (flags, message) => {

@@ -21,7 +21,7 @@ async function startSecuredServer(name: string, ...extraArgs: string[]) {
   const files = writeCertificate(folder, issuer.issue(["127.0.0.1", "localhost"]), issuer);
   const accounts = join(folder, "accounts.json");
   const admit = (...hashes: string[]): void => {
-    const rules = [{ prefix: "", rights: ["acquire", "inspect", "force", "admin"] }];
+    const rules = [{ prefix: "", rights: ["acquire", "inspect", "revoke", "admin"] }];
     const text = JSON.stringify({ version: 1, accounts: [{ name: "ops", hashes, rules }] });
     writeFileSync(accounts, text, { mode: 0o600 });
   };

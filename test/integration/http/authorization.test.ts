@@ -27,14 +27,14 @@ cleanUpAfterEach();
 
 const CANARY = "canary-credential-of-team-a";
 const ACCOUNTS: readonly Account[] = [
-  { name: "a", hashes: [hashCredential(CANARY)], rules: [{ prefix: "team-a/", permissions: ["acquire", "inspect"] }] },
-  { name: "b", hashes: [hashCredential("b")], rules: [{ prefix: "team-b/", permissions: ["acquire"] }] },
+  { name: "a", hashes: [hashCredential(CANARY)], rules: [{ prefix: "team-a/", rights: ["acquire", "inspect"] }] },
+  { name: "b", hashes: [hashCredential("b")], rules: [{ prefix: "team-b/", rights: ["acquire"] }] },
   {
     name: "a-too",
     hashes: [hashCredential("a-too")],
-    rules: [{ prefix: "team-a/", permissions: ["acquire"] }],
+    rules: [{ prefix: "team-a/", rights: ["acquire"] }],
   },
-  { name: "ops", hashes: [hashCredential("ops")], rules: [{ prefix: "", permissions: ["inspect", "force"] }] },
+  { name: "ops", hashes: [hashCredential("ops")], rules: [{ prefix: "", rights: ["inspect", "revoke"] }] },
 ];
 
 async function startSecuredServer(): Promise<HttpTestServer & { readonly access: AccessControl }> {
@@ -205,7 +205,7 @@ test("an account that may no longer acquire a key is told so by waits and renewa
   expect(unattended.status).toBe(202);
   await until(() => stats().claims === 4, { within: 2_000, what: "its places" });
   const [first, ...others] = ACCOUNTS as readonly [Account, ...Account[]];
-  access.replace([{ ...first, rules: [{ prefix: "team-a/", permissions: ["inspect"] }] }, ...others]);
+  access.replace([{ ...first, rules: [{ prefix: "team-a/", rights: ["inspect"] }] }, ...others]);
   expect(stats().claims).toBe(2);
   const forbidden = { status: 403, json: { code: "FORBIDDEN", reason: "rights" } };
   expect(await waiting).toMatchObject(forbidden);

@@ -1,8 +1,8 @@
 // Every call of a client, as a frame and over HTTP, with every permission: a call that authorization forgets shows here.
 
 import { expect, test } from "vitest";
-import type { Permission } from "../../../src/server/auth/access-control.ts";
-import { PERMISSIONS } from "../../../src/server/auth/access-control.ts";
+import type { Right } from "../../../src/server/auth/access-control.ts";
+import { RIGHTS } from "../../../src/server/auth/access-control.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import {
   cleanUpAfterEach,
@@ -24,8 +24,8 @@ const KEY = "k/held";
 const owner = testAccount("owner", "k/");
 /** Accounts by their only permission on the keys; "elsewhere" has all of them on other keys. */
 const accounts = {
-  ...(Object.fromEntries(PERMISSIONS.map((name) => [name, testAccount(name, "k/", [name])])) as Record<
-    Permission,
+  ...(Object.fromEntries(RIGHTS.map((name) => [name, testAccount(name, "k/", [name])])) as Record<
+    Right,
     ReturnType<typeof testAccount>
   >),
   elsewhere: testAccount("elsewhere", "other/"),
@@ -117,7 +117,7 @@ const FRAMES: readonly Row<(site: Site, client: RawClient) => Promise<unknown>>[
     { acquire: NONE },
   ],
   // with a wrong token, so that nothing is revoked
-  ["revoke", (_, client) => orCode(client.call("revoke", [[KEY, "1", true, "test"]])), "FORBIDDEN", { force: [0] }],
+  ["revoke", (_, client) => orCode(client.call("revoke", [[KEY, "1", true, "test"]])), "FORBIDDEN", { revoke: [0] }],
   [
     "list",
     (_, client) => client.call("list", { prefix: "" }, 100).then(([views]) => (views as unknown[]).length),
@@ -140,7 +140,7 @@ const FRAMES: readonly Row<(site: Site, client: RawClient) => Promise<unknown>>[
     "info",
     (_, client) => client.call("info", "k/").then((info) => (info as unknown as { rights: string[] }).rights),
     [],
-    Object.fromEntries(PERMISSIONS.map((name) => [name, [name]])),
+    Object.fromEntries(RIGHTS.map((name) => [name, [name]])),
   ],
 ];
 
@@ -198,7 +198,7 @@ const REQUESTS: readonly Row<Request>[] = [
     "locks/revoke",
     ["POST", "/v1/locks/revoke", () => ({ key: KEY, token: "1", reason: "test", now: true })],
     "403 FORBIDDEN",
-    { force: "409 NOT_HELD" },
+    { revoke: "409 NOT_HELD" },
   ],
   ["locks", ["GET", "/v1/locks"], "200", {}],
   // of all keys

@@ -55,8 +55,8 @@ test("a valid file defines accounts, and a client with one of their credentials 
       name: "billing",
       hashes: [hash],
       rules: [
-        { prefix: "billing/", isExactKey: false, permissions: ["acquire", "inspect"], maxHoldMs: 600_000 },
-        { prefix: "deploy", isExactKey: true, permissions: ["acquire"] },
+        { prefix: "billing/", isExactKey: false, rights: ["acquire", "inspect"], maxHoldMs: 600_000 },
+        { prefix: "deploy", isExactKey: true, rights: ["acquire"] },
       ],
     },
   ]);
@@ -144,7 +144,7 @@ test("all errors are reported at once, each with its position", () => {
 });
 
 test("a duplicate member is refused with its position instead of the last value being used; no credential is repeated", () => {
-  const rights = '"rights":["inspect"],"rights":["acquire","force"]';
+  const rights = '"rights":["inspect"],"rights":["acquire","revoke"]';
   const text = (rule: string): string =>
     `{"version":1,"accounts":[{"name":"a","hashes":["${hash}"],"rules":[{"prefix":"a/",${rule}}]}]}`;
   expect(parseAccounts(text('"rights":["inspect"]'), "x")).toHaveLength(1);

@@ -128,7 +128,7 @@ test("no frame shows a credential what it may not inspect", async () => {
   await expect(first.history("b/1", 10)).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   const second = await openAdmin(address, ben.credential);
   await expect(second.history("b/1", 10)).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
-  expect(await first.info("a/")).toMatchObject({ account: "ana", rights: ["acquire", "inspect", "force", "admin"] });
+  expect(await first.info("a/")).toMatchObject({ account: "ana", rights: ["acquire", "inspect", "revoke", "admin"] });
   expect(await first.info("b/")).toMatchObject({ account: "ana", rights: [] });
   // the server's load is shown only to a credential that may inspect every key
   expect(await first.info("")).not.toHaveProperty("load");
@@ -150,7 +150,7 @@ test("a server reports its version and its load", async () => {
     reason: "",
     store: "table",
     account: "",
-    rights: ["acquire", "inspect", "force", "admin"],
+    rights: ["acquire", "inspect", "revoke", "admin"],
     load: { connections: 2, sessions: 2, held: 1, waiting: 1 },
   });
   expect(info.wallMs).toBeGreaterThanOrEqual(before - 1);

@@ -5,7 +5,7 @@ import { connect } from "../../../src/client/connect.ts";
 import type { Locks } from "../../../src/client/locks.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
-import type { Permission } from "../../../src/server/auth/access-control.ts";
+import type { Right } from "../../../src/server/auth/access-control.ts";
 import { createAccessControl } from "../../../src/server/auth/access-control.ts";
 import { publicTag, randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
@@ -84,21 +84,21 @@ test("a prefix matches character by character: team-a/ matches neither team-ab/ 
 });
 
 test("an action that no rule allows is refused: no right implies another", async () => {
-  const permissions: readonly Permission[] = ["acquire", "inspect", "force", "admin"];
-  const accounts = permissions.map((permission) => testAccount(permission, "k/", [permission]));
+  const rights: readonly Right[] = ["acquire", "inspect", "revoke", "admin"];
+  const accounts = rights.map((right) => testAccount(right, "k/", [right]));
   const { clients, it } = await startHarness(...accounts, root);
   const holder = clients.at(-1) as OpenDriver;
   const { token } = expectHeld(await holder.driver.claim(makeClaim("k/1", { label: "root's" })));
-  const [acquire, inspect, force, admin] = clients as readonly [OpenDriver, OpenDriver, OpenDriver, OpenDriver];
+  const [acquire, inspect, revoke, admin] = clients as readonly [OpenDriver, OpenDriver, OpenDriver, OpenDriver];
   expectHeld(await acquire.driver.claim(makeClaim("k/2")));
-  for (const { driver } of [inspect, force, admin]) {
+  for (const { driver } of [inspect, revoke, admin]) {
     await expect(driver.claim(makeClaim("k/2"))).rejects.toThrow("may not acquire");
   }
   expect((await inspect.driver.list({ prefix: "" }, { max: 10 })).items.map(({ locks }) => locks[0].key)).toEqual([
     "k/1",
     "k/2",
   ]);
-  for (const { driver } of [acquire, force, admin])
+  for (const { driver } of [acquire, revoke, admin])
     expect((await driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   const target = { key: "k/1", token, now: false };
   for (const { driver } of [acquire, inspect, admin]) {
@@ -106,7 +106,7 @@ test("an action that no rule allows is refused: no right implies another", async
     // the answer does not depend on whether there is a claim to revoke
     await expect(driver.revoke?.([{ ...target, key: "k/nothing" }])).rejects.toThrow("may not revoke");
   }
-  expect(await force.driver.revoke?.([target])).toEqual([true]);
+  expect(await revoke.driver.revoke?.([target])).toEqual([true]);
   expect(it.stats().claims).toBe(2);
 });
 
@@ -298,7 +298,7 @@ test("a list contains only what the account may inspect, and is filtered before 
 });
 
 test("a revocation needs a token of the holder, any in its range, and reports its reason", async () => {
-  const { clients, it } = await startHarness(root, testAccount("ops", "", ["force", "inspect"]));
+  const { clients, it } = await startHarness(root, testAccount("ops", "", ["revoke", "inspect"]));
   const [holder, ops] = clients as readonly [OpenDriver, OpenDriver];
   const claim = makeClaim("k", { tokenCount: 8 });
   const { token } = expectHeld(await holder.driver.claim(claim));

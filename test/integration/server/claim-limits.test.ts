@@ -141,7 +141,7 @@ test("waitersPerKey: the limit includes the holders, also those granted without 
 });
 
 test("the counts of held claims, accounts and sessions return to zero however claims end", async () => {
-  const ana = testAccount("ana", "", ["acquire", "force"]);
+  const ana = testAccount("ana", "", ["acquire", "revoke"]);
   const harness = new ServerHarness({ limits: { claimsPerAccount: 6 }, access: createTestAccess(ana) });
   await harness.start();
   for (let round = 0; round < 4; round++) {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { ConformanceOptions, TestStore } from "../../../src/conformance/suite.ts";
 import { server } from "../../../src/drivers/server/driver.ts";
 import { createTlsConnector } from "../../../src/net/tls.ts";
-import { createAccessControl, PERMISSIONS } from "../../../src/server/auth/access-control.ts";
+import { createAccessControl, RIGHTS } from "../../../src/server/auth/access-control.ts";
 import { createCredential } from "../../../src/server/auth/accounts-file.ts";
 import type { ServeOptions, Server } from "../../../src/server/server.ts";
 import { serve } from "../../../src/server/server.ts";
@@ -43,9 +43,7 @@ export async function createTlsServerStore(): Promise<ServerStore> {
   const issuer = createAuthority();
   const { cert, key, ca } = writeCertificate(folder, issuer.issue(["127.0.0.1"]), issuer);
   const { credential, hash } = createCredential();
-  const access = createAccessControl([
-    { name: "tests", hashes: [hash], rules: [{ prefix: "", permissions: PERMISSIONS }] },
-  ]);
+  const access = createAccessControl([{ name: "tests", hashes: [hash], rules: [{ prefix: "", rights: RIGHTS }] }]);
   const connectDriver = (address: string): Driver => {
     const endpoint = { host: "127.0.0.1", port: Number(address.split(":").at(-1)) };
     return server({
