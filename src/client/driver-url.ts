@@ -45,8 +45,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       if (options.credential !== undefined && !isLoopback(address.host)) {
         throw new StoreRefusedError(`refusing to send the credential to ${address.host} without TLS: use holdfasts://`);
       }
-      const { server } = await import("../drivers/server/driver.ts");
-      return server({ ...address, ...options });
+      const { lockServer } = await import("../drivers/server/driver.ts");
+      return lockServer({ ...address, ...options });
     },
   },
   "holdfasts:": {
@@ -55,12 +55,12 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
     async createDriver(url, options) {
       const address = parseHostPort(url);
       const tls = Object.fromEntries(new URL(url).searchParams);
-      const [{ server }, { createTlsConnector }] = await Promise.all([
+      const [{ lockServer }, { createTlsConnector }] = await Promise.all([
         import("../drivers/server/driver.ts"),
         import("../net/tls.ts"),
       ]);
       const connector = createTlsConnector(address, tls, formatServerUrl(address, true));
-      return server({ ...address, ...options, connector });
+      return lockServer({ ...address, ...options, connector });
     },
   },
   "holdfast+unix:": {
@@ -73,8 +73,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
           `url must have the socket's absolute path: holdfast+unix:/path/to/socket, not ${describeValue(url)}`,
         );
       }
-      const { server } = await import("../drivers/server/driver.ts");
-      return server({ path, ...options });
+      const { lockServer } = await import("../drivers/server/driver.ts");
+      return lockServer({ path, ...options });
     },
   },
   "zookeeper:": { parameters: [], parsesOwnUrl: true, createDriver: zookeeperDriver },

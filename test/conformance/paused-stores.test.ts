@@ -11,7 +11,7 @@ import { conformance } from "../../src/conformance/suite.ts";
 import { memory } from "../../src/drivers/memory.ts";
 import { quorum } from "../../src/drivers/quorum/driver.ts";
 import { Tally } from "../../src/drivers/quorum/tally.ts";
-import { server } from "../../src/drivers/server/driver.ts";
+import { lockServer } from "../../src/drivers/server/driver.ts";
 import { serve } from "../../src/server/server.ts";
 import type { Answer, Claim, Driver } from "../../src/spi/driver.ts";
 import { NO_EVENTS } from "../support/driver-events.ts";
@@ -66,7 +66,7 @@ conformance(pauseTopicRunner(), "a relay in front of a server that recovers", {
     });
     const port = Number(relay.addresses[0]?.split(":").at(-1));
     return {
-      driver: () => server({ host: "127.0.0.1", port }),
+      driver: () => lockServer({ host: "127.0.0.1", port }),
       async close() {
         await relay.close();
         await backingStore.close?.();
@@ -166,7 +166,7 @@ describe("a majority of three servers: one recovers, and one answers last", () =
     onCleanup(() => last.close());
     let answerCount = 0;
     const members = [recovers.path, second.path, (last.address as { path: string }).path].map((path) => {
-      const member = server({ path });
+      const member = lockServer({ path });
       const claim = async (request: Claim): Promise<Answer> => {
         const answer = await member.claim(request);
         if (request.locks[0].key === "key") answerCount++;

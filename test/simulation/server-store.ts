@@ -1,7 +1,7 @@
 /** The real server and its driver, over streams. */
 
 import { delegate } from "../../src/conformance/delegate.ts";
-import { server as serverDriver } from "../../src/drivers/server/driver.ts";
+import { lockServer } from "../../src/drivers/server/driver.ts";
 import { withTraits } from "../support/driver-events.ts";
 import { ServerProcess } from "./server-process.ts";
 import { createConnector } from "./simulated-connection.ts";
@@ -38,7 +38,7 @@ export function createServerStore({ events, scenario, checker, network, random }
       if (isLocal) machines.set(name, machine);
       const ownRandom = random.fork();
       const connector = createConnector(machine, network, host, name);
-      const driver = serverDriver({ connector, clock: machine.clock, random: () => ownRandom.next() });
+      const driver = lockServer({ connector, clock: machine.clock, random: () => ownRandom.next() });
       // seeds of earlier revisions play as before
       return events.recallRandom === null ? delegate(driver, withTraits(driver, { recall: false })) : driver;
     },

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
 import type { ServerOptions } from "../../src/drivers/server/driver.ts";
-import { server as serverDriver } from "../../src/drivers/server/driver.ts";
+import { lockServer } from "../../src/drivers/server/driver.ts";
 import type { Logger, ServeOptions, Server } from "../../src/server/server.ts";
 import { serve } from "../../src/server/server.ts";
 import type { Answer, Claim, ClaimId, Driver, LockSpec, Traits } from "../../src/spi/driver.ts";
@@ -82,7 +82,7 @@ export interface OpenDriver {
 
 /** An open driver to an address ("holdfast+unix:/path", "holdfast://127.0.0.1:port"). */
 export async function openClient(address: string, options: ServerOptions = {}): Promise<OpenDriver> {
-  const driver = serverDriver({ ...parseTarget(address), ...options });
+  const driver = lockServer({ ...parseTarget(address), ...options });
   const all: PushRecorder["all"] = [];
   const traits = await driver.open(toDriverEvents((id, answer) => all.push({ id, answer })));
   onCleanup(() => driver.close());

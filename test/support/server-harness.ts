@@ -1,6 +1,6 @@
 // A server, its disk and its clients without sockets or real time: crashes and waits of a minute take no time.
 
-import { server as serverDriver } from "../../src/drivers/server/driver.ts";
+import { lockServer } from "../../src/drivers/server/driver.ts";
 import type { LockTable } from "../../src/lock-table/table.ts";
 import type { Connector, TransportEvents } from "../../src/net/transport.ts";
 import type { ProcessState } from "../../src/os/process-info.ts";
@@ -267,7 +267,7 @@ export class ServerHarness {
       dials: 0,
     };
     const connector = program.wrapConnector(this.#createConnect(client, false));
-    return serverDriver({ connector, clock: program.clock, random: () => 0.5 });
+    return lockServer({ connector, clock: program.clock, random: () => 0.5 });
   }
 
   async connectClient(local = true, credential?: string): Promise<HarnessClient> {
@@ -287,7 +287,7 @@ export class ServerHarness {
       },
     };
     const connector = this.#createConnect(client, local);
-    const driver = serverDriver({
+    const driver = lockServer({
       connector,
       clock: this.clock,
       random: () => 0.5,

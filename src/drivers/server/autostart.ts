@@ -17,7 +17,7 @@ import { fileURLToPath } from "node:url";
 import { createConnectError } from "../../net/transport.ts";
 import { prepareSocketPath, resolveUserDirectory } from "../../os/user-directory.ts";
 import type { Driver } from "../../spi/driver.ts";
-import { server } from "./driver.ts";
+import { lockServer } from "./driver.ts";
 
 /** A start empties the log of the server's output if it is longer than this. */
 const MAX_LOG_BYTES = 262_144;
@@ -46,7 +46,7 @@ export interface AutostartOptions {
 export function createAutostartDriver({ connectTimeoutMs, opensOnce, label }: AutostartOptions): Driver {
   const path = prepareSocketPath(resolveUserDirectory());
   const beforeConnect = (): Promise<void> => ensureServerRunning(connectTimeoutMs);
-  return server({ path, connectTimeout: connectTimeoutMs, opensOnce, label, beforeConnect });
+  return lockServer({ path, connectTimeout: connectTimeoutMs, opensOnce, label, beforeConnect });
 }
 
 /** Settles when a server listens; starts one if necessary. */

@@ -67,7 +67,7 @@ const MAX_IDS_PER_FRAME = 2_000;
  * A driver for Holdfast's own lock server. One connection carries all claims; the calls of one turn of the event loop
  * are sent as one line. The driver reconnects by itself as long as it has claims or calls.
  */
-export function server(options: ServerOptions): Driver {
+export function lockServer(options: ServerOptions): Driver {
   return new ServerDriver(options);
 }
 

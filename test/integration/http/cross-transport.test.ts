@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
-import { server } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { CommandResult } from "../../support/cli-sandbox.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { cleanUpAfterEach, onCleanup, post, request, startHttpServer } from "../../support/http-fixture.ts";
@@ -17,7 +17,7 @@ checkLeaksAfterEach();
 cleanUpAfterEach();
 
 function openLocks(path: string): ReturnType<typeof createLocks> {
-  const locks = createLocks(server({ path }));
+  const locks = createLocks(lockServer({ path }));
   onCleanup(() => locks.close());
   return locks;
 }

@@ -217,8 +217,8 @@ test("the number of connections of one address is limited, and those of the lock
   await until(() => values().every((it) => it !== undefined), { within: 5_000, what: "the figures" });
   expect(values()).toEqual(["10", "10", "1"]);
   const { createLocks } = await import("../../../src/client/locks.ts");
-  const { server } = await import("../../../src/drivers/server/driver.ts");
-  const locks = createLocks(server({ path }));
+  const { lockServer } = await import("../../../src/drivers/server/driver.ts");
+  const locks = createLocks(lockServer({ path }));
   expect(await (await locks.acquire("k")).release()).toBe(true);
   await locks.close();
   activeConnections[0]?.socket.destroy();

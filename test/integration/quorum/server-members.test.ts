@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
-import { server } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
@@ -14,7 +14,7 @@ cleanUpAfterEach();
 test("a detached lock outlives its client, also with a member missing", async () => {
   const servers = [await startServer(), await startServer(), await startServer()];
   const client = (): Locks => {
-    const locks = createLocks(quorum(servers.map(({ path }) => server({ path }))), { ttl: "20s" });
+    const locks = createLocks(quorum(servers.map(({ path }) => lockServer({ path }))), { ttl: "20s" });
     onCleanup(() => locks.close());
     return locks;
   };

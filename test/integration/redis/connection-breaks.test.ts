@@ -6,7 +6,7 @@ import { createClient, createCluster } from "redis";
 import { afterAll, beforeAll, describe, onTestFinished, test } from "vitest";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import { createLocks } from "../../../src/index.ts";
 import { cleanUpAfterEach, startServer } from "../../support/server-fixture.ts";
 import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
@@ -55,17 +55,17 @@ withRedis((server) => {
     const { prefix } = fixture;
     const proxy = await tcpProxy(localhost(server().port));
     const { port } = proxy.address as Endpoint;
-    const lockServer = await startServer({
+    const relay = await startServer({
       listen: "holdfast://127.0.0.1:0",
       driver: redis(() => ioredis(port), { prefix }),
     });
     return {
-      driverBehindProxies: () => serverDriver(localhost(Number(lockServer.addresses[0]?.split(":").at(-1)))),
+      driverBehindProxies: () => lockServer(localhost(Number(relay.addresses[0]?.split(":").at(-1)))),
       directDriver: () => redis(() => ioredis(server().port), { prefix }),
       proxies: [proxy],
       loseClaims: async () => fixture.admin.del(await fixture.keys()),
       async close() {
-        await lockServer.close();
+        await relay.close();
         await fixture.close();
         await proxy.close();
       },

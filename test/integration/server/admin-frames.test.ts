@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { memory } from "../../../src/drivers/memory.ts";
 import type { AdminConnection, ServerEventListener } from "../../../src/drivers/server/admin-connection.ts";
 import { openAdminConnection } from "../../../src/drivers/server/admin-connection.ts";
-import { server } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { ServerEvent } from "../../../src/protocol/admin-frames.ts";
 import { PACKAGE_VERSION } from "../../../src/protocol/handshake.ts";
 import { randomId } from "../../../src/util/ids.ts";
@@ -31,7 +31,7 @@ async function openAdmin(address: string, credential?: string): Promise<AdminCon
   const endpoint = address.startsWith("holdfast+unix:")
     ? { path: address.slice("holdfast+unix:".length) }
     : { host, port: Number(port) };
-  const driver = server({ ...endpoint, ...(credential !== undefined && { credential }) });
+  const driver = lockServer({ ...endpoint, ...(credential !== undefined && { credential }) });
   onCleanup(() => driver.close());
   const link = (await openAdminConnection(driver)) as AdminConnection;
   onCleanup(() => link.close());

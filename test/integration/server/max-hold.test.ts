@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
-import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { LockLostError } from "../../../src/errors.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
@@ -139,7 +139,7 @@ test("after a crash the time counts from the reclaim", async () => {
 test("the holder's signal is aborted with the reason maxHold, long before its next renewal", async () => {
   const shortAccount = testAccount("short", "", ["acquire"], { maxHoldMs: 200 });
   const it = await startServer({ access: createTestAccess(shortAccount) });
-  const locks = createLocks(serverDriver({ path: it.path, credential: shortAccount.credential }));
+  const locks = createLocks(lockServer({ path: it.path, credential: shortAccount.credential }));
   onCleanup(() => locks.close());
   const lock = await locks.acquire("k", { ttl: "30s" });
   await until(() => lock.signal.aborted, { within: 5_000, what: "the signal" });

@@ -1,7 +1,7 @@
 /** A process whose own requests flood the lock server (test/support/own-flood.ts). */
 
 import { test } from "vitest";
-import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import { expectOwnFloodHarmless } from "../../support/own-flood.ts";
 import { cleanUpAfterEach, startServer } from "../../support/server-fixture.ts";
 
@@ -11,7 +11,7 @@ test("its locks survive, and nothing is left", { timeout: 120_000 }, async () =>
   const { path, httpAddress } = await startServer({ http: "127.0.0.1:0" });
   await expectOwnFloodHarmless({
     ttlMs: 3_000,
-    createDriver: () => serverDriver({ path }),
+    createDriver: () => lockServer({ path }),
     async countCalls() {
       const text = await (await fetch(`${httpAddress}/metrics`)).text();
       const counts = [...text.matchAll(/^holdfast_claim_events_total\{.*\} (\d+)$/gm)].map(([, count]) =>

@@ -2,7 +2,7 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { Connector } from "../../../src/net/transport.ts";
 import { decodeServerHello, ProtocolError } from "../../../src/protocol/handshake.ts";
 import type { Connection } from "../../../src/server/connection/connection.ts";
@@ -237,7 +237,7 @@ const WELCOME = {
 };
 
 test("the client works with a server whose hello, answers and frames have unknown fields", async () => {
-  const driver = serverDriver({ connector: replayHello(WELCOME), random: () => 0 });
+  const driver = lockServer({ connector: replayHello(WELCOME), random: () => 0 });
   onCleanup(() => driver.close());
   await driver.open(NO_EVENTS);
   const claim = makeClaim("k");
@@ -246,7 +246,7 @@ test("the client works with a server whose hello, answers and frames have unknow
 });
 
 test("the client reports a server that speaks another version correctly", async () => {
-  const driver = serverDriver({
+  const driver = lockServer({
     connector: replayHello({ ...WELCOME, protocol: 2 }),
     random: () => 0,
     connectTimeout: 500,

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -274,7 +274,7 @@ test("a claim that the store cannot carry out is refused, not carried out in par
 
 test("a server on a Unix socket is refused as the store of a proxy: all locks would end with the proxy's connection", async () => {
   const store = await startServer();
-  const relay = startServer({ driver: serverDriver({ path: store.path }), listen: "holdfast://127.0.0.1:0" });
+  const relay = startServer({ driver: lockServer({ path: store.path }), listen: "holdfast://127.0.0.1:0" });
   await expect(relay).rejects.toThrow("a server on a Unix socket cannot be the store of another server");
   await until(() => store.stats().sessions === 0, { within: 2_000, what: "the end of the relay's session" });
 });
@@ -299,7 +299,7 @@ test("a store that recalls does so through a server in front of it, and token ra
   const client = await openClient(it.addresses[0] as string);
   expect(client.traits.recall).toBe("push");
   const recalls: string[] = [];
-  const holder = serverDriver({ path: it.path });
+  const holder = lockServer({ path: it.path });
   await holder.open({ ...NO_EVENTS, recalled: (id) => void recalls.push(id) });
   const [claimA, claimB] = [makeClaim("k", { recall: true }), makeClaim("k")];
   const { token } = expectHeld(await holder.claim(claimA));

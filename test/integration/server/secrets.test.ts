@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
-import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import { publicTag, randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
@@ -52,7 +52,7 @@ test("no log line, error, list, event or answer to another client contains a cli
   expectHeld(await driver.claim(detached));
   await driver.detach?.([detached]);
   await ownRawClient.claim(randomId(), "z");
-  const locks = createLocks(serverDriver({ path: it.path, credential: ana.credential }));
+  const locks = createLocks(lockServer({ path: it.path, credential: ana.credential }));
   onCleanup(() => locks.close());
   const reference = await (await locks.acquire("r")).detach();
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { server } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { Connector, TransportEvents } from "../../../src/net/transport.ts";
 import { encodeAnswer, encodePush } from "../../../src/protocol/frames.ts";
 import { encodeServerHello, PROTOCOL_LIMITS, PROTOCOL_VERSION } from "../../../src/protocol/handshake.ts";
@@ -47,7 +47,7 @@ test("a frame of an earlier server run is not accepted, and ends the connection"
     dialed++;
   });
   const pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[] = [];
-  const driver = server({ connector, random: () => 0 });
+  const driver = lockServer({ connector, random: () => 0 });
   await driver.open(toDriverEvents((id, answer) => pushes.push({ id, answer })));
   const claim = makeClaim("a");
   const pendingClaim = driver.claim(claim);
@@ -70,7 +70,7 @@ test("a frame of the current server run is accepted", async () => {
     wire = events;
   });
   const pushes: (ClaimId | null)[] = [];
-  const driver = server({ connector });
+  const driver = lockServer({ connector });
   await driver.open(toDriverEvents((id) => pushes.push(id)));
   const claim = makeClaim("a");
   const pendingClaim = driver.claim(claim);

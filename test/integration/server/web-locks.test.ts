@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { Server } from "../../../src/server/server.ts";
 import { serve } from "../../../src/server/server.ts";
 import type { WebLock } from "../../../src/web-locks/index.ts";
@@ -21,7 +21,7 @@ checkLeaksAfterEach();
 cleanUpAfterEach();
 
 function openLocks(path: string, label: string): Locks {
-  const locks = createLocks(serverDriver({ path }), { label });
+  const locks = createLocks(lockServer({ path }), { label });
   onCleanup(() => locks.close());
   return locks;
 }

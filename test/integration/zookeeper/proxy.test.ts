@@ -2,7 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { afterEach, expect, test } from "vitest";
-import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
@@ -40,7 +40,7 @@ function portOf({ addresses: [address = ""] }: Server): number {
 async function startProxyServer(driver: Driver): Promise<{ it: Server; locks: () => Locks }> {
   const server = await serve({ listen: "holdfast://127.0.0.1:0", driver, log: () => undefined });
   openResources.push(server);
-  return { it: server, locks: () => openClient(serverDriver({ port: portOf(server) })) };
+  return { it: server, locks: () => openClient(lockServer({ port: portOf(server) })) };
 }
 
 test("when a proxy ends no lock is granted while its holder still relies on it", async () => {
@@ -72,7 +72,7 @@ test("a lease through a proxy ends with the session of the proxy, not of the cli
   const { it } = await startProxyServer(openDirect(toStore.address as Address));
   const toRelay = await tcpProxy({ host: "127.0.0.1", port: portOf(it) });
   openResources.push(toStore, toRelay);
-  const lock = await openClient(serverDriver(toRelay.address as Address)).acquire(key);
+  const lock = await openClient(lockServer(toRelay.address as Address)).acquire(key);
   const next = openClient(openDirect()).acquire(key, { wait: "30s" });
   // as if the proxy's machine were gone
   for (const { toTarget, toClient } of [toStore, toRelay]) {

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ConformanceOptions, TestStore } from "../../../src/conformance/suite.ts";
-import { server } from "../../../src/drivers/server/driver.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import { createTlsConnector } from "../../../src/net/tls.ts";
 import { createAccessControl, RIGHTS } from "../../../src/server/auth/access-control.ts";
 import { createCredential } from "../../../src/server/auth/accounts-file.ts";
@@ -24,7 +24,7 @@ export async function createServerStore(listen: (folder: string) => string, isPa
   const folder = mkdtempSync(join(tmpdir(), "holdfast-conformance-"));
   const connectDriver = (address: string): Driver => {
     const port = Number(address.split(":").at(-1));
-    return server(
+    return lockServer(
       address.startsWith("holdfast+unix:")
         ? { path: address.slice("holdfast+unix:".length) }
         : { host: "127.0.0.1", port },
@@ -46,7 +46,7 @@ export async function createTlsServerStore(): Promise<ServerStore> {
   const access = createAccessControl([{ name: "tests", hashes: [hash], rules: [{ prefix: "", rights: RIGHTS }] }]);
   const connectDriver = (address: string): Driver => {
     const endpoint = { host: "127.0.0.1", port: Number(address.split(":").at(-1)) };
-    return server({
+    return lockServer({
       ...endpoint,
       credential,
       connector: createTlsConnector(endpoint, { ca }, formatServerUrl(endpoint, true)),
