@@ -4,13 +4,13 @@
 
 import type { Lock } from "../client/lock.ts";
 import type { Lockable, Locks } from "../client/locks.ts";
-import type { ChaosOptions } from "./chaos/driver.ts";
+import type { ChaosOptions } from "../testing/chaos/driver.ts";
+import type { Random } from "../testing/random.ts";
+import { createRandom } from "../testing/random.ts";
 import type { DefineTest, TestContext } from "./context.ts";
 import type { HoldMode } from "./occupancy.ts";
 import { Occupancy } from "./occupancy.ts";
 import type { ConformanceSettings } from "./options.ts";
-import type { Random } from "./random.ts";
-import { createRandom } from "./random.ts";
 import type { TestClient } from "./test-client.ts";
 import { openTestClient, waitForEmptyStore } from "./test-client.ts";
 

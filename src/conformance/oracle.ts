@@ -10,10 +10,10 @@ import type { Timestamps } from "../lock-table/table.ts";
 import { LockTable } from "../lock-table/table.ts";
 import type { Answer, Claim, Driver, LockSpec } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
+import type { Random } from "../testing/random.ts";
+import { createRandom } from "../testing/random.ts";
 import { publicTag, randomId } from "../util/ids.ts";
 import type { ConformanceSettings } from "./options.ts";
-import type { Random } from "./random.ts";
-import { createRandom } from "./random.ts";
 
 const KEYS = ["a", "b", "c"] as const;
 const LEASE_MS = 3_600_000;

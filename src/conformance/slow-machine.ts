@@ -1,7 +1,7 @@
 /** Measures whether the machine stalled during a test: then short leases end too early. */
 
 import type { Driver } from "../spi/driver.ts";
-import { delegate } from "./delegate.ts";
+import { delegate } from "../testing/delegate.ts";
 
 const SAMPLE_MS = 4;
 

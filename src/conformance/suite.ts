@@ -14,7 +14,7 @@ export {
   chaos,
   type PausedCall,
   type Verb,
-} from "./chaos/driver.ts";
+} from "../testing/chaos/driver.ts";
 export type { ConformanceOptions, OptionalVerb, Skip, TestStore } from "./options.ts";
 export { type OracleOptions, oracle } from "./oracle.ts";
 export type { Runner } from "./topics.ts";

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import type { Locks } from "../client/locks.ts";
 import { createLocks } from "../client/locks.ts";
 import type { LocksOptions } from "../client/options.ts";
-import type { ChaosDriver, ChaosOptions } from "./chaos/driver.ts";
-import { chaos } from "./chaos/driver.ts";
+import type { ChaosDriver, ChaosOptions } from "../testing/chaos/driver.ts";
+import { chaos } from "../testing/chaos/driver.ts";
 import type { TestContext } from "./context.ts";
 
 /** A client and its chaos driver. */

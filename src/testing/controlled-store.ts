@@ -1,8 +1,5 @@
 /** A store in memory for test locks: what it holds can be seen, taken away and made unreachable. */
 
-import type { ChaosDriver } from "../conformance/chaos/driver.ts";
-import { chaos } from "../conformance/chaos/driver.ts";
-import { delegate } from "../conformance/delegate.ts";
 import type { MemoryStore } from "../drivers/memory.ts";
 import { memory, memoryStore } from "../drivers/memory.ts";
 import type { LostReason } from "../errors.ts";
@@ -12,6 +9,9 @@ import { ALL_PERMITS } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { MAX_DURATION_MS } from "../util/duration.ts";
 import { randomId } from "../util/ids.ts";
+import type { ChaosDriver } from "./chaos/driver.ts";
+import { chaos } from "./chaos/driver.ts";
+import { delegate } from "./delegate.ts";
 
 /** Another process that holds a key. */
 export interface OtherHolder extends Disposable {

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import type { DefineTest } from "../../src/conformance/context.ts";
 import type { ConformanceSettings } from "../../src/conformance/options.ts";
-import { createRandom } from "../../src/conformance/random.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import { createRandom } from "../../src/testing/random.ts";
 
 export function testClientMultiKey(test: DefineTest, { traits }: ConformanceSettings): void {
   test("all() holds every key, or none", async (context) => {

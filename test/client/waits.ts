@@ -2,13 +2,13 @@
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../src/client/lock.ts";
-import type { PausedCall } from "../../src/conformance/chaos/driver.ts";
 import type { DefineTest, TestContext } from "../../src/conformance/context.ts";
 import type { ConformanceSettings } from "../../src/conformance/options.ts";
-import { createRandom } from "../../src/conformance/random.ts";
 import type { TestClient } from "../../src/conformance/test-client.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import type { LockTimeoutError } from "../../src/errors.ts";
+import type { PausedCall } from "../../src/testing/chaos/driver.ts";
+import { createRandom } from "../../src/testing/random.ts";
 import { assertFree, hold, settledState, waitForClaims } from "./helpers.ts";
 
 export function testWaits(test: DefineTest, settings: ConformanceSettings): void {

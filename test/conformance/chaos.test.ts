@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
-import type { ChaosDriver, ChaosOptions } from "../../src/conformance/chaos/driver.ts";
-import { chaos } from "../../src/conformance/chaos/driver.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import type { ChaosDriver, ChaosOptions } from "../../src/testing/chaos/driver.ts";
+import { chaos } from "../../src/testing/chaos/driver.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { NO_EVENTS, toDriverEvents } from "../support/driver-events.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";

@@ -1,10 +1,10 @@
 // Drivers that each break one guarantee of the contract, derived from the memory driver. The suite must find every one.
 
-import { delegate } from "../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../src/drivers/memory.ts";
 import { memory } from "../../src/drivers/memory.ts";
 import type { Answer, Claim, ClaimView, Driver } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { delegate } from "../../src/testing/delegate.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { toReleases } from "../support/releases.ts";
 

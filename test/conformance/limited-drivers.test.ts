@@ -1,11 +1,11 @@
 // Drivers with fewer capabilities, derived from the memory driver: the suite must test only the declared ones.
 
 import { describe, test } from "vitest";
-import { delegate } from "../../src/conformance/delegate.ts";
 import type { ConformanceOptions } from "../../src/conformance/suite.ts";
 import type { MemoryStore } from "../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import type { Answer, Driver, Traits } from "../../src/spi/driver.ts";
+import { delegate } from "../../src/testing/delegate.ts";
 import { testDriver } from "../client/suite.ts";
 import { NO_EVENTS } from "../support/driver-events.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";

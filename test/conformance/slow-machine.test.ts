@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import type { TestContext } from "../../src/conformance/context.ts";
 import { runTest } from "../../src/conformance/context.ts";
-import { delegate } from "../../src/conformance/delegate.ts";
 import { parseConformanceOptions } from "../../src/conformance/options.ts";
 import { detectSlowMachine } from "../../src/conformance/slow-machine.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { delegate } from "../../src/testing/delegate.ts";
 import { makeClaim } from "../support/claims.ts";
 
 const SETTINGS = parseConformanceOptions({

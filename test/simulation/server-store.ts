@@ -1,7 +1,7 @@
 /** The real server and its driver, over streams. */
 
-import { delegate } from "../../src/conformance/delegate.ts";
 import { lockServer } from "../../src/drivers/server/driver.ts";
+import { delegate } from "../../src/testing/delegate.ts";
 import { withTraits } from "../support/driver-events.ts";
 import { ServerProcess } from "./server-process.ts";
 import { createConnector } from "./simulated-connection.ts";

@@ -4,9 +4,9 @@
 import { expect } from "vitest";
 import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
-import { delegate } from "../../src/conformance/delegate.ts";
 import type { LockTimeoutError } from "../../src/errors.ts";
 import type { Driver } from "../../src/spi/driver.ts";
+import { delegate } from "../../src/testing/delegate.ts";
 import { until } from "./until.ts";
 
 const WAITERS_PER_GROUP = 667;

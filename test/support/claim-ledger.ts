@@ -1,7 +1,7 @@
 /** Keeps account of the claims for which a driver must keep something: those that have not ended yet, as the driver interface says. */
 
-import { delegate } from "../../src/conformance/delegate.ts";
 import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
+import { delegate } from "../../src/testing/delegate.ts";
 
 export interface ClaimLedger {
   /** The driver for the client. */

@@ -1,8 +1,8 @@
 /** What the core knows of the claims of a driver, for tests that call the driver themselves. */
 
 import { believedUntil } from "../../src/claim/lease-deadline.ts";
-import { delegate } from "../../src/conformance/delegate.ts";
 import type { Answer, Claim, ClaimId, Driver, TokenRange } from "../../src/spi/driver.ts";
+import { delegate } from "../../src/testing/delegate.ts";
 import type { Clock } from "../../src/util/clock.ts";
 import { systemClock } from "../../src/util/clock.ts";
 import { SuspendDetector } from "../../src/util/suspend-detector.ts";

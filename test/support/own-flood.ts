@@ -4,10 +4,10 @@
  */
 
 import { expect } from "vitest";
-import { delegate } from "../../src/conformance/delegate.ts";
 import type { Lockable, Locks } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
+import { delegate } from "../../src/testing/delegate.ts";
 import { until } from "./until.ts";
 
 const FLOOD_MS = process.env.HOLDFAST_LONG === "1" ? 20_000 : 5_000;

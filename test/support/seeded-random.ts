@@ -1,4 +1,4 @@
-import { createRandom } from "../../src/conformance/random.ts";
+import { createRandom } from "../../src/testing/random.ts";
 
 /** Random choices that a seed repeats: a failing run is run again by its seed. */
 export type SeededRandom = {

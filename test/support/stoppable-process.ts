@@ -1,8 +1,8 @@
 /** A process that a test stops and continues, as SIGSTOP and SIGCONT do: its clocks go on, its timers and what it receives wait. */
 
-import { delegate } from "../../src/conformance/delegate.ts";
 import type { Connector } from "../../src/net/transport.ts";
 import type { Driver, DriverEvents } from "../../src/spi/driver.ts";
+import { delegate } from "../../src/testing/delegate.ts";
 import type { Clock } from "../../src/util/clock.ts";
 
 export class StoppableProcess {

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
-import type { ChaosOptions } from "../chaos/driver.ts";
-import { chaos } from "../chaos/driver.ts";
+import type { ChaosOptions } from "../../testing/chaos/driver.ts";
+import { chaos } from "../../testing/chaos/driver.ts";
 import type { DefineTest, DriverClient, TestContext } from "../context.ts";
 import { assertHeld } from "../context.ts";
 import type { ConformanceSettings } from "../options.ts";

@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
+import { createRandom } from "../../testing/random.ts";
 import type { DefineTest, DriverClient, TestContext } from "../context.ts";
 import { assertHeld, exclusive, shared } from "../context.ts";
 import type { ConformanceSettings } from "../options.ts";
-import { createRandom } from "../random.ts";
 
 export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings): void {
   if (!traits.manyKeys) return;

@@ -6,7 +6,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
-import { createRandom } from "../../../src/conformance/random.ts";
+import { createRandom } from "../../../src/testing/random.ts";
 import type { CachedUsers, UserSettings } from "../../support/processes/cached-users.ts";
 import { startCachedUsers } from "../../support/processes/cached-users.ts";
 import { mountNamespaceUnavailableReason } from "../../support/processes/mount-namespace.ts";

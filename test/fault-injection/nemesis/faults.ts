@@ -1,6 +1,6 @@
 /** The faults of a nemesis, and plans of the pairs in which they strike together. */
 
-import type { Random } from "../../../src/conformance/random.ts";
+import type { Random } from "../../../src/testing/random.ts";
 import type { RunningProcess } from "../../support/processes/process-harness.ts";
 import type { ClientSettings } from "./workload.ts";
 

@@ -5,8 +5,8 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
-import type { Random } from "../../../src/conformance/random.ts";
-import { createRandom } from "../../../src/conformance/random.ts";
+import type { Random } from "../../../src/testing/random.ts";
+import { createRandom } from "../../../src/testing/random.ts";
 import { mountNamespaceUnavailableReason } from "../../support/processes/mount-namespace.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../../support/processes/process-harness.ts";

@@ -5,7 +5,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
-import type { Random } from "../../../src/conformance/random.ts";
+import type { Random } from "../../../src/testing/random.ts";
 import type { ProcessHarness, RunningProcess } from "../../support/processes/process-harness.ts";
 import type { SmallDisk } from "../../support/processes/small-disk.ts";
 import { mountSmallDisk } from "../../support/processes/small-disk.ts";

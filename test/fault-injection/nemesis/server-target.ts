@@ -1,7 +1,7 @@
 /** The Holdfast server, on a Unix socket or on TCP behind a proxy, its state on a small disk. */
 
 import { setTimeout as delay } from "node:timers/promises";
-import type { Random } from "../../../src/conformance/random.ts";
+import type { Random } from "../../../src/testing/random.ts";
 import { PROGRAM } from "../../support/cli-sandbox.ts";
 import { freePort } from "../../support/free-port.ts";
 import type { ProcessHarness, RunningProcess } from "../../support/processes/process-harness.ts";

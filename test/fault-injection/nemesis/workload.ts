@@ -6,7 +6,7 @@
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
-import type { Random } from "../../../src/conformance/random.ts";
+import type { Random } from "../../../src/testing/random.ts";
 import { PROGRAM } from "../../support/cli-sandbox.ts";
 import type { ProcessHarness, RunningProcess } from "../../support/processes/process-harness.ts";
 

@@ -1,11 +1,11 @@
 /** Several clients of one majority in simulated time, each with its own links, which a test breaks in every way. */
 
-import { delegate } from "../../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { QuorumOptions } from "../../../src/drivers/quorum/driver.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 

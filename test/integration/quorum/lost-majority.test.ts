@@ -1,11 +1,11 @@
 /** Interleavings of one claim's votes with its release, and with other grants: each is forced, none is left to chance. */
 
 import { expect, test } from "vitest";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Driver, Traits } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";

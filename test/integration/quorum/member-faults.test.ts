@@ -2,14 +2,14 @@
 
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
-import { chaos } from "../../../src/conformance/chaos/driver.ts";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { Member } from "../../../src/drivers/quorum/member.ts";
 import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
+import { chaos } from "../../../src/testing/chaos/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { createClaimLedger } from "../../support/claim-ledger.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { FakeClock } from "../../support/fake-clock.ts";

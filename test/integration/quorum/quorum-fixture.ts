@@ -1,9 +1,9 @@
 /** A majority of lock tables in simulated time, of which a test disconnects or delays some. */
 
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, ClaimId, Driver, DriverEvents } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 

@@ -4,11 +4,11 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { expect, test } from "vitest";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Answer, Claim, ClaimId } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 
 const REQUESTS = process.env.HOLDFAST_LONG === "1" ? 2_000 : 500;

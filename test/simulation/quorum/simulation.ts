@@ -1,10 +1,10 @@
 /** A majority of lock tables behind a bad network, in simulated time: everything follows from a seed. */
 
-import { delegate } from "../../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import type { Clock, Timer } from "../../../src/util/clock.ts";
 import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";

@@ -1,6 +1,6 @@
 /** Processes that use cached locks on a few keys (cached-user.child.ts). */
 
-import type { Random } from "../../../src/conformance/random.ts";
+import type { Random } from "../../../src/testing/random.ts";
 import { builtFile } from "../built-file.ts";
 import type { ProcessHarness, RunningProcess } from "./process-harness.ts";
 import type { SectionRegister } from "./section-register.ts";

@@ -4,10 +4,10 @@
  */
 
 import { expect, test } from "vitest";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import type { TcpProxy } from "../tcp-proxy.ts";
 import { until } from "../until.ts";
 

@@ -4,10 +4,10 @@ import type { Lock } from "../../../src/client/lock.ts";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import type { LocksOptions } from "../../../src/client/options.ts";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Claim, Driver, DriverEvents, Traits } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 const CACHE_MS = 10_000;

@@ -1,11 +1,11 @@
 /** What a client grants between a break of its connection and the store's next answer. */
 
 import { expect, test } from "vitest";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver, DriverEvents, Traits } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 interface Fixture {

@@ -2,10 +2,10 @@
 
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import type { AcquireOptions, Lock, Locks } from "../../../src/index.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 
 /** A client that is connected, and the keys of the claims that it sends. */
 async function createFixture(): Promise<{ readonly locks: Locks; readonly sent: string[] }> {

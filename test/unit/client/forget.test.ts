@@ -3,9 +3,9 @@
 import { beforeEach, expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import type { ChaosDriver } from "../../../src/conformance/chaos/driver.ts";
-import { chaos } from "../../../src/conformance/chaos/driver.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import type { ChaosDriver } from "../../../src/testing/chaos/driver.ts";
+import { chaos } from "../../../src/testing/chaos/driver.ts";
 import type { ClaimLedger } from "../../support/claim-ledger.ts";
 import { createClaimLedger } from "../../support/claim-ledger.ts";
 import { FakeClock } from "../../support/fake-clock.ts";

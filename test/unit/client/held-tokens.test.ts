@@ -2,9 +2,9 @@
 
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { ClaimId, DriverEvents, TokenRange } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 function createClient() {

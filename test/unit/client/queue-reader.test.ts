@@ -3,9 +3,9 @@
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { LockTimeoutError } from "../../../src/errors.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 interface Fixture {

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { chaos } from "../../../src/conformance/chaos/driver.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Driver, Release } from "../../../src/spi/driver.ts";
+import { chaos } from "../../../src/testing/chaos/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 

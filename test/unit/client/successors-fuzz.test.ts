@@ -6,12 +6,12 @@
 import { expect, test } from "vitest";
 import type { LockHandle } from "../../../src/client/lock.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { chaos } from "../../../src/conformance/chaos/driver.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import type { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
 import type { LockTable } from "../../../src/lock-table/table.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { chaos } from "../../../src/testing/chaos/driver.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
 import { seededRandom } from "../../support/seeded-random.ts";

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { withTraits } from "../../support/driver-events.ts";
 import { until } from "../../support/until.ts";
 

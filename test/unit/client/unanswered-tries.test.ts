@@ -4,10 +4,10 @@
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Lock } from "../../../src/index.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import { until } from "../../support/until.ts";
 
 interface Fixture {
