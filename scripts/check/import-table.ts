@@ -126,7 +126,8 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   { files: ["src/protocol/"], may: ["src/spi/"] },
   { files: ["src/net/"], may: ["src/errors.ts", "src/util/", "src/os/"] },
   // The memory driver is the lock table with a clock.
-  { files: ["src/drivers/memory.ts"], may: [...DRIVER_IMPORTS, "src/lock-table/"] },
+  { files: ["src/drivers/memory.ts"], may: [...DRIVER_IMPORTS, "src/lock-table/", "src/drivers/memory-store.ts"] },
+  { files: ["src/drivers/memory-store.ts"], may: [...DRIVER_IMPORTS, "src/lock-table/"] },
   { files: ["src/drivers/memory-from-url.ts"], may: [...DRIVER_IMPORTS, "src/drivers/memory.ts"] },
   // The server driver speaks the server's protocol.
   { files: ["src/drivers/server/"], may: [...DRIVER_IMPORTS, "src/protocol/", "src/net/"] },
@@ -189,7 +190,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   // Locks for the tests of users: a client over the memory driver, with the faults of the chaos driver.
   {
     files: ["src/testing/"],
-    may: ["src/spi/", "src/client/", "src/drivers/memory.ts", ...SHARED],
+    may: ["src/spi/", "src/client/", "src/drivers/memory.ts", "src/drivers/memory-store.ts", ...SHARED],
     // so that it is there when time stands still
     mayLoad: ["src/leader/leader.ts", "src/leader/term.ts"],
   },

@@ -1,26 +1,16 @@
-/** Locks within one process: the lock table and a clock. The oracle compares the other drivers with this one. */
+/** Locks within one process: the lock table of a MemoryStore. The oracle compares the other drivers with this one. */
 
 import { StoreRefusedError } from "../errors.ts";
 import { listTable } from "../lock-table/listing.ts";
-import type { Notification, Timestamps } from "../lock-table/table.ts";
-import { LockTable } from "../lock-table/table.ts";
-import type { Claim, ClaimId, Driver, DriverEvents, Traits } from "../spi/driver.ts";
-import type { Clock } from "../util/clock.ts";
-import { systemClock } from "../util/clock.ts";
+import type { Timestamps } from "../lock-table/table.ts";
+import type { Claim, Driver, DriverEvents, Traits } from "../spi/driver.ts";
 import { publicTag } from "../util/ids.ts";
 import { runInMicrotask } from "../util/microtask.ts";
 import { isObject, validateOptions } from "../util/validate.ts";
+import type { MemoryStore, NotifyOwner } from "./memory-store.ts";
+import { memoryStore, tableOf } from "./memory-store.ts";
 
-/** Receives the notifications of a driver's claims: one table serves several drivers. */
-type NotifyOwner = (id: ClaimId, answer: Notification<unknown>["answer"]) => void;
-
-/** A store that several memory drivers share, so that their claims exclude each other. */
-export interface MemoryStore {
-  /** Its lock table. Internal: may change. */
-  readonly table: LockTable<NotifyOwner>;
-  /** The clock of its leases and tokens. */
-  readonly clock: Clock;
-}
+export { type MemoryStore, memoryStore };
 
 /** Options of the memory driver. */
 export interface MemoryOptions {
@@ -38,11 +28,6 @@ const TRAITS: Traits = {
   recall: "push",
 };
 
-/** Makes a store that several memory drivers of one process can share. */
-export function memoryStore(clock: Clock = systemClock): MemoryStore {
-  return { table: new LockTable<NotifyOwner>(), clock };
-}
-
 /**
  * A driver that keeps its claims in this process. It costs no round trips; its claims end with the process.
  * A grant to a waiting claim, and a recall, are announced on the next turn of the microtask queue.
@@ -52,7 +37,9 @@ export function memory(options: MemoryOptions = {}): Driver {
   validateOptions("memory", options, {
     store: (value) => (isObject(value) && "table" in value ? null : "a memoryStore()"),
   });
-  const { table, clock } = options.store ?? memoryStore();
+  const store = options.store ?? memoryStore();
+  const { clock } = store;
+  const table = tableOf(store);
   let events: DriverEvents | null = null;
   const notifyOwner: NotifyOwner = (id, answer) => {
     runInMicrotask(() => {

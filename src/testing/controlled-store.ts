@@ -2,6 +2,7 @@
 
 import type { MemoryStore } from "../drivers/memory.ts";
 import { memory, memoryStore } from "../drivers/memory.ts";
+import { tableOf } from "../drivers/memory-store.ts";
 import type { LostReason } from "../errors.ts";
 import { formatKeys } from "../errors.ts";
 import type { Claim, ClaimId, Driver, DriverEvents } from "../spi/driver.ts";
@@ -77,7 +78,7 @@ export class ControlledStore {
       label: "another process",
     };
     void this.#direct.claim(claim);
-    if (!this.#store.table.records.has(claim.id)) {
+    if (!tableOf(this.#store).records.has(claim.id)) {
       throw new TypeError(`key must be free: a lock on ${formatKeys([key])} is held`);
     }
     this.#otherClaims.add(claim.id);
@@ -92,7 +93,8 @@ export class ControlledStore {
   }
 
   #heldClaims(): Claim[] {
-    const { table, clock } = this.#store;
+    const { clock } = this.#store;
+    const table = tableOf(this.#store);
     table.advance({ now: clock.now(), micros: Math.floor(clock.wall() * 1_000) });
     return table.records
       .values()

@@ -1,5 +1,6 @@
 import { describe, test } from "vitest";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { tableOf } from "../../src/drivers/memory-store.ts";
 import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import { findTableViolations } from "../support/stores/table-inspector.ts";
@@ -9,7 +10,7 @@ const long = process.env.HOLDFAST_LONG === "1";
 testDriver({ describe, test: leakCheckedTest(test) }, "memory", {
   open: async () => {
     const store = memoryStore();
-    return { driver: () => memory({ store }), inspect: async () => findTableViolations(store.table) };
+    return { driver: () => memory({ store }), inspect: async () => findTableViolations(tableOf(store)) };
   },
   traits: { recall: "push" },
   verbs: ["detach", "revoke"],

@@ -1,5 +1,6 @@
 import { describe, test } from "vitest";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { tableOf } from "../../src/drivers/memory-store.ts";
 import { quorum } from "../../src/drivers/quorum/driver.ts";
 import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
@@ -13,7 +14,7 @@ for (const members of long ? [3, 5] : [3]) {
       const stores = Array.from({ length: members }, () => memoryStore());
       return {
         driver: () => quorum(stores.map((store) => memory({ store }))),
-        inspect: async () => stores.flatMap(({ table }) => findTableViolations(table)),
+        inspect: async () => stores.flatMap((store) => findTableViolations(tableOf(store))),
       };
     },
     traits: { manyKeys: false, permits: "shared", fifo: false, recall: "push" },

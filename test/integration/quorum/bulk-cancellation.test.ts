@@ -1,5 +1,6 @@
 import { test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { tableOf } from "../../../src/drivers/memory-store.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { expectBulkCancellationLeavesNothing } from "../../support/bulk-cancellation.ts";
 
@@ -7,6 +8,6 @@ test("2,000 waits that end at once cost no other client a lock and leave no entr
   const stores = Array.from({ length: 3 }, () => memoryStore());
   await expectBulkCancellationLeavesNothing({
     createDriver: () => quorum(stores.map((store) => memory({ store }))),
-    countEntries: async (key) => Math.max(...stores.map(({ table }) => table.queues.get(key)?.entries.size ?? 0)),
+    countEntries: async (key) => Math.max(...stores.map((store) => tableOf(store).queues.get(key)?.entries.size ?? 0)),
   });
 }, 90_000);

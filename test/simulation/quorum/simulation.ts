@@ -2,6 +2,7 @@
 
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { tableOf } from "../../../src/drivers/memory-store.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
@@ -156,7 +157,7 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
     if (!isLate || answer.state === "none") return answer;
     // the client that attached it may still use it, and ends it when it asks
     void simulation.delay(0.6 * simulation.ttlMs).then(() => {
-      if (store.table.records.get(claim.id) !== undefined) simulation.strayClaims.push(claim.locks[0].key);
+      if (tableOf(store).records.get(claim.id) !== undefined) simulation.strayClaims.push(claim.locks[0].key);
     });
     return answer;
   }

@@ -6,6 +6,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import type { LocksOptions } from "../../../src/client/options.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { tableOf } from "../../../src/drivers/memory-store.ts";
 import type { Claim, Driver, DriverEvents, Traits } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -112,7 +113,7 @@ class Fixture {
 
   /** How many claims the store has. */
   get claimCount(): number {
-    return this.store.table.records.size;
+    return tableOf(this.store).records.size;
   }
 
   async isFree(key = "k"): Promise<boolean> {

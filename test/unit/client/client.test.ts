@@ -7,6 +7,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import type { ClientLogger } from "../../../src/client/logger.ts";
 import type { LocksOptions } from "../../../src/client/options.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { tableOf } from "../../../src/drivers/memory-store.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
 import { withTraits } from "../../support/driver-events.ts";
@@ -37,7 +38,7 @@ interface Fixture {
 function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
   const clock = new FakeClock();
   const store = memoryStore(clock);
-  const { table } = store;
+  const table = tableOf(store);
   const inner = memory({ store });
   const claimLate = async (claim: Claim): Promise<Answer> => {
     const answer = await inner.claim(claim);

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { tableOf } from "../../../src/drivers/memory-store.ts";
 import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 
@@ -24,7 +25,7 @@ describe("the client", () => {
   /** A client in strict order, whose requests wait behind another client's lock until that is released. */
   async function openFixture(options: LocksOptions = {}): Promise<Fixture & { start(): Promise<void> }> {
     const store = memoryStore(clock);
-    const { table } = store;
+    const table = tableOf(store);
     const locks = createLocks(memory({ store }), { order: "strict", ttl: "10s", clock, ...options });
     const other = createLocks(memory({ store }), { ttl: "10s", clock });
     const first = await other.acquire("k");
@@ -128,7 +129,7 @@ describe("the client", () => {
     await start();
     abort.abort();
     await flushEventLoop(2);
-    store.table.revoke("k", Number((granted[0] as Lock).token), true, {
+    tableOf(store).revoke("k", Number((granted[0] as Lock).token), true, {
       now: clock.now(),
       micros: clock.wall() * 1_000,
     });

@@ -7,6 +7,7 @@ import { expect, test } from "vitest";
 import type { LockHandle } from "../../../src/client/lock.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { tableOf } from "../../../src/drivers/memory-store.ts";
 import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import type { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
 import type { LockTable } from "../../../src/lock-table/table.ts";
@@ -60,7 +61,7 @@ interface Store {
 function openMemory(): Store {
   const clock = new FakeClock();
   const store = memoryStore(clock);
-  return { clock, table: store.table, createDriver: (process) => process.wrapDriver(memory({ store })) };
+  return { clock, table: tableOf(store), createDriver: (process) => process.wrapDriver(memory({ store })) };
 }
 
 async function openServer(): Promise<Store> {

@@ -7,6 +7,7 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { tableOf } from "../../../src/drivers/memory-store.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
@@ -32,7 +33,7 @@ function createFixture(change: (driver: Driver) => Driver = (driver) => driver):
   a.on("handedOff", ({ token }) => handedOff.push(Number(token)));
   onTestFinished(async () => {
     await Promise.all([a.close(), b.close()]);
-    expect(store.table.records.size).toBe(0);
+    expect(tableOf(store).records.size).toBe(0);
   });
   return {
     clock,
@@ -83,7 +84,7 @@ test("the order of all clients is that of arrival; in between the lock passes wi
   expect(new Set(tokens).size).toBe(tokens.length);
   // a2, a3 and a5
   expect(handedOff).toEqual([1, 2, 5].map((index) => Number(tokens[index])));
-  expect(store.table.records.size).toBe(0);
+  expect(tableOf(store).records.size).toBe(0);
 });
 
 test("a waiter that was aborted or timed out is skipped, and leaves nothing", async () => {

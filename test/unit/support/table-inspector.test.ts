@@ -2,6 +2,7 @@
 
 import { afterEach, describe, expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { tableOf } from "../../../src/drivers/memory-store.ts";
 import type { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
 import { QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import type { LockTable } from "../../../src/lock-table/table.ts";
@@ -24,7 +25,7 @@ async function memoryTable(): Promise<TableUnderTest> {
   const store = memoryStore();
   const driver = memory({ store });
   await driver.open(NO_EVENTS);
-  return { driver, table: store.table };
+  return { driver, table: tableOf(store) };
 }
 
 async function serverTable(): Promise<TableUnderTest> {

@@ -6,6 +6,7 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import type { LocksOptions } from "../../../src/client/options.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { tableOf } from "../../../src/drivers/memory-store.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
 import { createTestLocks } from "../../../src/testing/index.ts";
@@ -303,7 +304,7 @@ test("names are keys of the client: its prefix applies, and what is no key is re
   const store = memoryStore();
   const manager = webLocks(openLocks(memory({ store }), { prefix: "app:", label: "x" }));
   await manager.request("name", async () => {
-    assert.ok(store.table.queues.has("app:name"));
+    assert.ok(tableOf(store).queues.has("app:name"));
     assert.deepEqual((await manager.query()).held, [{ name: "name", mode: "exclusive", clientId: "x" }]);
   });
   for (const name of ["", "a\u0000b", "\ud800", 7 as never]) {
