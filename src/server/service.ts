@@ -96,9 +96,9 @@ export class LockService implements ConnectionService {
     this.#timer = options.clock.timer(() => this.#onTimer());
     this.#accessListener = this.#access.onChange(() => this.#revalidatePrincipals());
     this.backend.onChange(() => {
-      if (!this.#isDraining) this.endTurn();
+      if (!this.#isDraining) this.endBatch();
     });
-    this.endTurn();
+    this.endBatch();
   }
 
   /**
@@ -132,7 +132,7 @@ export class LockService implements ConnectionService {
     return this.#lastActive;
   }
 
-  beginTurn(connection: Connection): boolean {
+  beginBatch(connection: Connection): boolean {
     const wasLastActive = this.#lastActive === connection;
     this.#lastActive = connection;
     this.backend.beginBatch?.();
@@ -144,7 +144,7 @@ export class LockService implements ConnectionService {
   }
 
   /** Called after every batch of calls, and after every change outside one. */
-  endTurn(): void {
+  endBatch(): void {
     // 1 grants of this batch are pushed, and the token ceiling is raised if admitted claims wait for it
     this.backend.endBatch();
     // 2 all output is written
@@ -258,7 +258,7 @@ export class LockService implements ConnectionService {
         connection.disconnect(new ProtocolError("AUTH", AUTH_FAILED));
     }
     this.backend.revalidateClaims();
-    this.endTurn();
+    this.endBatch();
   }
 
   #onTimer(): void {
@@ -274,7 +274,7 @@ export class LockService implements ConnectionService {
     }
     this.#sessions.advance(now);
     this.backend.advance(now);
-    this.endTurn();
+    this.endBatch();
   }
 
   /** The timer is only ever moved forward: a spurious wake-up is cheaper than re-arming it for every claim. */

@@ -108,7 +108,7 @@ export interface RoundRobinTask {
 }
 
 /**
- * Serves connections with much pending input in turns, a little at a time. Input of a connection without a backlog is
+ * Serves connections with much pending input one after another, a little at a time. Input of a connection without a backlog is
  * handled at once; what remains of it is handled here, and between two slices all other connections are read from.
  */
 export class RoundRobinScheduler {
@@ -148,7 +148,7 @@ export class RoundRobinScheduler {
       const task = tasks[index] as RoundRobinTask;
       if (!task.runUntil(this.#clock.now() + sliceMs)) this.#tasks.push(task);
     }
-    // tasks that had no turn yet come first
+    // tasks that had no slice yet come first
     this.#tasks = [...tasks.slice(index), ...this.#tasks];
     if (this.#tasks.length > 0) this.#timer.set(this.#clock.now());
   }

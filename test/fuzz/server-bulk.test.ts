@@ -100,7 +100,7 @@ function fuzzConnection(
 /** Bytes in use when all that can end has ended. */
 async function expectIdle({ clock, service }: ServerHarness): Promise<number> {
   await clock.advance(100_000);
-  service?.endTurn();
+  service?.endBatch();
   return heapUsed();
 }
 

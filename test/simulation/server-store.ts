@@ -62,7 +62,7 @@ export function createServerStore({ events, scenario, checker, network, random }
       const { table } = host;
       if (table === null) return [];
       const revoked = revokeRandom(table, random, host.machine.clock, checker);
-      host.service?.endTurn();
+      host.service?.endBatch();
       return revoked;
     },
     table: () => host.table,

@@ -38,11 +38,11 @@ export interface Transport {
 export interface ConnectionService extends RequestService {
   /** Begins every line to the client. */
   readonly runId: string;
-  /** Gives connections with much input their turns. */
+  /** Serves connections with much input one after another. */
   readonly scheduler: RoundRobinScheduler;
-  /** Begins a batch of calls. Returns true if the connection's last turn was the last one of all. */
-  beginTurn(connection: Connection): boolean;
-  /** Makes endTurn() call flush(). */
+  /** Begins a batch of calls. Returns true if the last batch of all was of this connection, too. */
+  beginBatch(connection: Connection): boolean;
+  /** Makes endBatch() call flush(). */
   requestFlush(connection: Connection): void;
   /** @throws ProtocolError AUTH or LIMIT if the credential is not valid */
   openSession(hello: ClientHello, connection: Connection): Session;
@@ -84,7 +84,7 @@ export class Connection {
   #flushThreshold = MAX_BUFFERED_CHARS_ALONE;
   /** Received lines that are not handled yet. */
   #pendingLines: readonly string[] = NO_LINES;
-  /** Paused: waits for its turn in the scheduler and is not read from. */
+  /** Paused: waits in the scheduler and is not read from. */
   #isPaused = false;
   // for the deadlines of unauthenticated connections
   dueAt = 0;
@@ -107,7 +107,7 @@ export class Connection {
     return this.#state === "new" || this.#state === "open";
   }
 
-  /** True while more input has arrived than fits one turn. Nothing is read meanwhile. */
+  /** True while more input has arrived than fits one slice. Nothing is read meanwhile. */
   get isPaused(): boolean {
     return this.#isPaused;
   }
@@ -145,9 +145,9 @@ export class Connection {
   /** Handles input in order until `deadline`; false: there is more. */
   runUntil(deadline: number): boolean {
     if (!this.isReadable) return true;
-    this.#flushThreshold = this.#service.beginTurn(this) ? MAX_BUFFERED_CHARS_ALONE : MAX_BUFFERED_CHARS;
+    this.#flushThreshold = this.#service.beginBatch(this) ? MAX_BUFFERED_CHARS_ALONE : MAX_BUFFERED_CHARS;
     const isDone = this.#processLines(deadline);
-    this.#service.endTurn();
+    this.#service.endBatch();
     if (isDone && this.#isPaused) {
       this.#isPaused = false;
       this.#transport.setPaused?.(false);
@@ -183,7 +183,7 @@ export class Connection {
   /** The transport has ended, closed by either side. */
   transportClosed(): void {
     this.#close(false);
-    this.#service.endTurn();
+    this.#service.endBatch();
   }
 
   /** Ends the connection with one line that gives the reason. */

@@ -4,7 +4,7 @@
  *
  * A claim passes five stops:
  *   net/socket-transport.ts    bytes to lines
- *   connection.ts              lines to frames; runUntil() is one batch, from beginTurn() to endTurn()
+ *   connection.ts              lines to frames; runUntil() is one batch, from beginBatch() to endBatch()
  *   here                       decode (decode-request.ts), authorize (session/authorized-calls.ts), call the backend, encode
  *                              the reply
  *   local/local-backend.ts     claim(): quotas, WriteAhead.reserve(), the table, the owner, WriteAhead.persist()
@@ -51,7 +51,7 @@ export interface RequestService {
   /** Called with the error code of each refused call and connection. */
   readonly onRefused: (code: string) => void;
   /** After a batch of calls. */
-  endTurn(): void;
+  endBatch(): void;
 }
 
 /** The connection that the replies go to. */
@@ -241,11 +241,11 @@ export class RequestHandler {
     result.then(
       (settled) => {
         connection.send(frames.encodeOk(n, encode(settled)));
-        this.#service.endTurn();
+        this.#service.endBatch();
       },
       (error: unknown) => {
         connection.send(this.#encodeError(n, error));
-        this.#service.endTurn();
+        this.#service.endBatch();
       },
     );
   }

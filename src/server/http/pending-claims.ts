@@ -146,7 +146,7 @@ export class PendingClaims {
     if (pending.state.kind === "unattended") pending.state = CALLING;
     if (answer.state === "waiting") {
       this.#backend.resume(pending.session);
-      this.#service.endTurn();
+      this.#service.endBatch();
     }
     return this.#waitForGrant(pending, answer, deadline, disconnected);
   }
@@ -314,7 +314,7 @@ export class PendingClaims {
     pending.state = { kind: "unattended", expiresAt };
     this.#backend.suspend(pending.session);
     this.#schedule(pending, this.#nextUnattendedRenewAt(pending.claim, expiresAt));
-    this.#service.endTurn();
+    this.#service.endBatch();
   }
 
   /** Renews a claim for which no request waits, or ends it after its grace. */
@@ -335,7 +335,7 @@ export class PendingClaims {
     if (pending.session.isEnded) return;
     this.remove(pending, "expired");
     this.#backend.endClaims(pending.session, "all");
-    this.#service.endTurn();
+    this.#service.endBatch();
   }
 
   /** When a waiting claim must be renewed: well before its lease ends, and when the store asks for a recheck. */
@@ -388,10 +388,10 @@ export async function callBackend<T>(service: LockService, call: () => MaybeProm
   try {
     const result = call();
     // the call may need the timer to finish: a long list is built in slices
-    if (result instanceof Promise) service.endTurn();
+    if (result instanceof Promise) service.endBatch();
     return await result;
   } finally {
-    service.endTurn();
+    service.endBatch();
   }
 }
 

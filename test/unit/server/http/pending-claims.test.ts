@@ -31,7 +31,7 @@ async function startWait(): Promise<Setting> {
     clock,
     log: () => undefined,
     isDraining: false,
-    endTurn: () => undefined,
+    endBatch: () => undefined,
     backend: {
       suspend: () => undefined,
       resume: () => undefined,
