@@ -92,7 +92,7 @@ withMariaDb((server) => {
   });
 
   test("a claim that waits in the server for a lock ends there before its client gives it up", async () => {
-    const driver = await fixture.open({ driver: { commandTimeoutMs: 300 } });
+    const driver = await fixture.open({ driver: { commandTimeoutMs: 1_000 } });
     const [repeated, stopped] = [makeClaim("repeated"), makeClaim("stopped")];
     for (const claim of [repeated, stopped]) {
       const blocker = await lockBucket(fixture.pool(), toBucket(claim.locks[0].key));
