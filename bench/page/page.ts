@@ -102,7 +102,7 @@ function renderStores(results: Results): string[] {
     ...STORES.flatMap(({ name, free, contended, handOff, held, heldCount }) => {
       const measured = [free, contended, contended, handOff, held].map(caseOf);
       const ours = measured.map((result, index) => renderOwn(result, index === 2 ? STRICT : USUAL, results));
-      const others = measured.map((result, index) => (index === 2 ? "" : renderBestOther(result, results)));
+      const others = measured.map((result, index) => (index === 2 ? "" : renderBestOther(result, results, name)));
       if (heldCount !== undefined) ours.push(`${ours.pop()} for ${heldCount}`);
       return [`| **${name}** | ${ours.join(" | ")} |`, `| best other | ${others.join(" | ")} |`];
     }),
@@ -116,9 +116,12 @@ function renderOwn(result: CaseResult | undefined, label: string, results: Resul
   return figure === undefined ? "–" : `[${formatFigure(result, figure)}](results.md#${anchorOf(result.title)})`;
 }
 
-function renderBestOther(result: CaseResult | undefined, results: Results): string {
+/** live-mutex has a server of its own, which the cases of Redis show beside the libraries on Redis. */
+function renderBestOther(result: CaseResult | undefined, results: Results, store: string): string {
   if (result === undefined) return "";
-  const rivals = figuresOf(result, results).filter(({ contestant }) => kindOf(contestant) === "rival");
+  const rivals = figuresOf(result, results).filter(
+    ({ contestant }) => kindOf(contestant) === "rival" && (contestant !== "live-mutex" || store === "Holdfast server"),
+  );
   const several = rivals.filter(({ prefix }) => prefix === SEVERAL_PROCESSES);
   const [best] = sortByFigure(result, several.length > 0 ? several : rivals);
   if (best === undefined) return "";
