@@ -219,6 +219,8 @@ test.for(["its own table", "another store"])(
     waits.push(toError((await connectAs(root)).rw("b/rw").read.acquire()));
     await until(() => it.stats().claims === 6, { within: 5_000, what: "the wait of the reader" });
     access.replace([{ ...root.account, rules: ana.account.rules }, ben.account]);
+    // at once, whatever their client does when it is told
+    expect(it.stats().claims).toBe(3);
     for (const error of await Promise.all(waits)) {
       expect(error).toBeInstanceOf(StoreRefusedError);
       expect((error as Error).message).toContain("may not acquire");
