@@ -28,7 +28,7 @@ const PHRASE = new RegExp(`\\b(?:${PHRASES.join("|")})\\b`, "gi");
 /** Decisions and the changelog tell of their time and keep their words. */
 const PAST_PAGES = /^docs\/decisions\/|^CHANGELOG/;
 
-/** One fault for each phrase in a message or a page: 'src/lock-table/admission.ts:12 "whoever"'. */
+/** One fault for each phrase in a message or a page: its file, its line, and the phrase. */
 export function proseFaults(sourceTree: SourceTree, pages: readonly Page[] = readPages()): string[] {
   return [
     ...faultsInMessages(sourceTree),

@@ -38,7 +38,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
   });
 }
 
-/** mark: what stands in every secret that the suite makes, and must not stand in what it prints. */
+/** mark: a part of every secret that the suite makes; the output of the suite must not contain it. */
 export async function runSuite(suite: Suite, long: boolean, mark: string): Promise<SuiteResult> {
   const maxMinutes = long ? MAX_MINUTES.long : MAX_MINUTES.usual;
   const started = performance.now();

@@ -6,7 +6,7 @@ import type { ClaimInfo } from "../spi/claim-info.ts";
 import type { Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
-import { driverRule, locksRule, requireValid } from "../util/validate.ts";
+import { driverRule, isObject, LOCKS, requireValid } from "../util/validate.ts";
 import type { ArgsOf, KeySource } from "../wrapping/locked-call.ts";
 import type { WrapOptions } from "../wrapping/wrap.ts";
 import { wrap } from "../wrapping/wrap.ts";
@@ -185,7 +185,8 @@ const INTERCEPTORS = Symbol.for("holdfast.interceptors");
  * @throws TypeError if an argument is wrong
  */
 export function intercept(locks: Locks, interceptor: Interceptor): Disposable {
-  requireValid(locks, "locks", locksRule);
+  // a copy of the object has its methods only
+  requireValid(locks, "locks", (value) => (isObject(value) && INTERCEPTORS in value ? null : LOCKS));
   return (locks as Locks & { readonly [INTERCEPTORS]: Interceptors })[INTERCEPTORS].add(interceptor);
 }
 

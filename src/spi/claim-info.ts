@@ -23,7 +23,7 @@ export interface ClaimInfo {
   readonly state: "held" | "waiting";
   /** At least one. */
   readonly locks: readonly [LockInfo, ...LockInfo[]];
-  /** The description of its holder, or of who waits. */
+  /** The description of its holder or waiter. */
   readonly label: string;
   /** The first fencing token of a holder; null while it waits, and where the store does not list it. */
   readonly token: bigint | null;

@@ -78,9 +78,11 @@ export const stringRule = (value: unknown): string | null => (typeof value === "
 /** A Clock, recognized by its timer(). */
 export const clockRule = (value: unknown): string | null =>
   isObject(value) && typeof value.timer === "function" ? null : "a clock";
+/** What a Locks must be. */
+export const LOCKS = "what connect() or createLocks() returns";
 /** A Locks, recognized by its mutex(). */
 export const locksRule = (value: unknown): string | null =>
-  isObject(value) && typeof value.mutex === "function" ? null : "what connect() or createLocks() returns";
+  isObject(value) && typeof value.mutex === "function" ? null : LOCKS;
 /** A Driver, recognized by its claim(). */
 export const driverRule = (value: unknown): string | null =>
   isObject(value) && typeof value.claim === "function" ? null : "a driver";

@@ -9,7 +9,7 @@
  *   working    the wrapper appends the command, in the turn of its start
  *   ended      the watchdog (watchdog.sh) appends the end: it has ended the command since the wrapper, which may be stopped, did
  *              not renew the lease. The run holds nothing any more, although its wrapper lives.
- *   gone       removed, by whoever sees the end of the run: the wrapper, when the command has ended (with --hold-at-least: when
+ *   gone       removed, by the process that sees the end of the run: the wrapper, when the command has ended (with --hold-at-least: when
  *              the store has confirmed that it keeps the lock); the watchdog, when it has ended the command in place of a
  *              dead wrapper; the server, when the run is over.
  * The server reads it (run-files.ts): at its start each file, later that of a session whose client has left. It derives the

@@ -196,7 +196,7 @@ test("a waiting request is refused when its credential is removed, and leaves no
   ).toBe(200);
 });
 
-test("an account that may no longer acquire a key is told so by waits and renewals, and can still release its lock", async () => {
+test("an account that may no longer acquire a key gets 403 for waits and renewals, and can still release its lock", async () => {
   const { url, access, stats } = await startSecuredServer();
   const held = await post(url, "/v1/claims", { key: "team-a/held" }, withCredential(CANARY));
   const busy = await post(url, "/v1/claims", { key: "team-a/x" }, withCredential("a-too"));

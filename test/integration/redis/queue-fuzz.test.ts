@@ -1,4 +1,4 @@
-/** Random commands of several processes on a real Redis; what is checked stands in queue-fuzz.ts. */
+/** Random commands of several processes on a real Redis; queue-fuzz.ts describes the checks. */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";

@@ -196,6 +196,7 @@ test("interceptors run around using() in the order of their addition, and see it
 
 test("an interceptor that ends without calling run leaves no lock behind", async () => {
   const locks = createTestLocks();
+  assert.throws(() => intercept({ ...locks }, () => undefined as never), /^TypeError: locks must be what connect\(\)/);
   const failing = intercept(locks, () => Promise.reject(new Error("my tracer")));
   await assert.rejects(
     locks.using("k", () => "done"),

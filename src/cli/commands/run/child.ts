@@ -119,7 +119,7 @@ function sendSignal(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals
 /**
  * The environment of `holdfast` itself, with the held keys, their tokens, the reference and the store (`storeUrl`: the value
  * of --url, without its password), but without the credentials of `holdfast`: with them the child could act in the name of
- * this user. A url that stands in the environment was meant for all that runs in it, and stays as it is.
+ * this user. A url in the environment was meant for every program that inherits it, and is passed on unchanged.
  */
 export function createChildEnvironment(
   env: NodeJS.ProcessEnv,
