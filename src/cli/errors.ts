@@ -1,5 +1,7 @@
 /** How a command fails: an error kind with a fixed exit code, and a message for the user. */
 
+import { StateError } from "../server/storage/private-files.ts";
+
 /** Exit codes by error kind. 64 to 78 are those of sysexits(3); the others follow timeout(1), flock(1) and the shell. */
 export const EXIT_CODES = {
   timeout: 124,
@@ -71,6 +73,7 @@ export function describeUsageError(message: string, command = "run"): string {
 /** Converts what was thrown to a CommandError. `url` names the store in the message of a store error. */
 export function toCommandError(error: unknown, url: string): CommandError {
   if (error instanceof CommandError) return error;
+  if (error instanceof StateError) return new CommandError("output", error.message, { cause: error });
   const limitError = toFileLimitError(error);
   if (limitError !== null) return limitError;
   const { code, message } = toErrorLike(error);

@@ -18,7 +18,7 @@ import { Listeners } from "./net/listeners.ts";
 import { loadTlsConfig } from "./net/tls-config.ts";
 import { monitorOwnership } from "./ownership-monitor.ts";
 import { NO_COMMAND_RUNS } from "./runs/command-run.ts";
-import { openCommandRuns, resolveRunDirectory } from "./runs/run-files.ts";
+import { openCommandRuns, resolveRunDirectory } from "./runs/run-file-reader.ts";
 import type { Readiness } from "./status.ts";
 import type { DirectoryStorage } from "./storage/state-directory.ts";
 import { openStateDirectory } from "./storage/state-directory.ts";

@@ -3,16 +3,16 @@
  * that work under them, so that a restarted server restores exactly these.
  *
  * The life of a file, and who changes it:
- *   new        the wrapper creates it under a temporary name, with its head and the lock (cli/commands/run/run-file.ts). One
- *              that its wrapper has left is removed by a start of the server, after a minute.
+ *   new        the wrapper creates it under a temporary name, with its head and the lock (run-file-writer.ts). One that its
+ *              wrapper has left is removed by a start of the server, after a minute.
  *   begun      the wrapper gives it its name, and appends the watchdog. The command has not started.
  *   working    the wrapper appends the command, in the turn of its start
- *   ended      the watchdog (watchdog.sh) appends the end: it has ended the command since the wrapper, which may be stopped, did
- *              not renew the lease. The run holds nothing any more, although its wrapper lives.
- *   gone       removed, by the process that sees the end of the run: the wrapper, when the command has ended (with --hold-at-least: when
- *              the store has confirmed that it keeps the lock); the watchdog, when it has ended the command in place of a
- *              dead wrapper; the server, when the run is over.
- * The server reads it (run-files.ts): at its start each file, later that of a session whose client has left. It derives the
+ *   ended      the watchdog (cli/commands/run/watchdog.sh) appends the end: it has ended the command since the wrapper,
+ *              which may be stopped, did not renew the lease. The run holds nothing any more, although its wrapper lives.
+ *   gone       removed, by the process that sees the end of the run: the wrapper, when the command has ended (with
+ *              --hold-at-least: when the store has confirmed that it keeps the lock); the watchdog, when it has ended the
+ *              command in place of a dead wrapper; the server, when the run is over.
+ * The server reads it (run-file-reader.ts): at its start each file, later that of a session whose client has left. It derives the
  * RunStatus (command-run.ts) from the file and the processes; session/session-registry.ts keeps or ends the claims by it, and
  * local/run-recovery.ts restores them at a start.
  *
@@ -37,11 +37,16 @@
  * with mode 0700.
  */
 
+import { join } from "node:path";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { decodeReference } from "../../protocol/lock-reference.ts";
 import { decodeCheckedLine, encodeCheckedLine } from "../../util/checksum.ts";
-import { isId } from "../../util/ids.ts";
+import { isId, publicTag } from "../../util/ids.ts";
 
+/** The name of a complete file ends with it. */
+export const RUN_SUFFIX = ".run";
+/** A file has another name until it is complete. */
+export const TEMPORARY_SUFFIX = ".new";
 /** The version of the format; any other one is treated as damage. */
 const RUN_FORMAT_VERSION = 2;
 
@@ -80,6 +85,16 @@ export interface RunRecord extends RunHeader {
   readonly processes: readonly RunProcess[];
   /** The command has ended, and its lease will expire: the run must not be restored, even if its wrapper lives. */
   readonly isEnded: boolean;
+}
+
+/** The run file of a session. */
+export function runFilePath(directory: string, session: string): string {
+  return join(directory, `${publicTag(session)}${RUN_SUFFIX}`);
+}
+
+/** Its name while it is being created. */
+export function temporaryRunFilePath(directory: string, session: string): string {
+  return join(directory, `${publicTag(session)}${TEMPORARY_SUFFIX}`);
 }
 
 export function encodeHeader(header: RunHeader): string {

@@ -23,8 +23,15 @@ import { readBootId, readPidNamespace, readStartTime } from "../../../src/os/pro
 import { encodeReference } from "../../../src/protocol/lock-reference.ts";
 import type { CommandRun, RunStatus } from "../../../src/server/runs/command-run.ts";
 import type { RunHeader, RunProcess } from "../../../src/server/runs/run-file-format.ts";
-import { decodeRunRecord, END_LINE, encodeHeader, encodeProcess } from "../../../src/server/runs/run-file-format.ts";
-import { openCommandRuns, runFilePath, temporaryRunFilePath } from "../../../src/server/runs/run-files.ts";
+import {
+  decodeRunRecord,
+  END_LINE,
+  encodeHeader,
+  encodeProcess,
+  runFilePath,
+  temporaryRunFilePath,
+} from "../../../src/server/runs/run-file-format.ts";
+import { openCommandRuns } from "../../../src/server/runs/run-file-reader.ts";
 import { systemClock } from "../../../src/util/clock.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import type { ProcessId } from "../../support/processes/process-tree.ts";

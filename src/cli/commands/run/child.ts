@@ -5,13 +5,13 @@ import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
 import type { Socket } from "node:net";
 import { constants as system } from "node:os";
+import type { RunFile } from "../../../server/runs/run-file-writer.ts";
 import { listInheritable } from "../../inherited-descriptors.ts";
 import { withoutPassword } from "../../open-store.ts";
 import { REFERENCE_VARIABLE } from "../../references.ts";
 import { toStartError } from "./executable.ts";
 import type { HeldLock } from "./held-lock.ts";
 import { ANCESTORS_VARIABLE, readReferences } from "./inherited-locks.ts";
-import type { RunFile } from "./run-file.ts";
 
 /** How the command ended. */
 export interface ChildExit {
@@ -58,7 +58,8 @@ export interface ChildOptions {
 
 /**
  * Starts the command with our standard input, output and error.
- * @throws CommandError notFound or notExecutable; output, after killing the command, if it cannot be added to the run file
+ * @throws CommandError notFound or notExecutable; StateError, after killing the command, if it cannot
+ * be added to the run file
  */
 export async function startChild(
   command: readonly [string, ...string[]],

@@ -4,9 +4,11 @@ import { toReference } from "../../../client/transfer.ts";
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { createLabel } from "../../../os/process-label.ts";
+import type { RunFile } from "../../../server/runs/run-file-writer.ts";
+import { writeRunFile } from "../../../server/runs/run-file-writer.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { DEFAULT_LEASE_MS } from "../../acquire-flags.ts";
-import { CommandError } from "../../errors.ts";
+import { CommandError, toCommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
 import { createSilenceError, openKeepSessionWithRetry, openStoreWithRetry, toTimeoutError } from "../../open-store.ts";
 import type { Reporter } from "../../output.ts";
@@ -26,8 +28,6 @@ import { armWatchdog, monitorLease, toLostError } from "./lease-monitor.ts";
 import { waitForNestedWatchdogs } from "./nested-watchdogs.ts";
 import type { RunOptions } from "./options.ts";
 import { checkGrace, defaultGraceMs } from "./options.ts";
-import type { RunFile } from "./run-file.ts";
-import { writeRunFile } from "./run-file.ts";
 import type { Watchdog } from "./watchdog.ts";
 import { startWatchdog } from "./watchdog.ts";
 
@@ -196,12 +196,24 @@ async function registerRun(
 ): Promise<{ readonly keepSession: KeepSessionSocket | null; readonly runFile: RunFile | null }> {
   for (let attempt = 0; attempt < MAX_REGISTRATIONS; attempt++) {
     const keepSession = await openKeepSessionWithRetry(store, waitEndsAt(options), terminating);
-    const { label, holdAtLeast } = options;
-    const runFile = await writeRunFile(keepSession, ownReference, label, holdAtLeast).catch(withNothingRun);
+    const runFile = await createRunFile(keepSession, ownReference, options).catch(withNothingRun);
     if (keepSession?.socket.destroyed !== true) return { keepSession, runFile };
     runFile?.remove();
   }
   throw new CommandError("unreachable", `${store.name}: it has ended ${MAX_REGISTRATIONS} times${NOTHING_RUN}`);
+}
+
+/** Null if the server does not restore runs. @throws CommandError output */
+async function createRunFile(
+  keepSession: KeepSessionSocket | null,
+  reference: string | null,
+  { label, holdAtLeast: minHoldMs = 0 }: LabelledOptions,
+): Promise<RunFile | null> {
+  if (keepSession === null || keepSession.runDirectory === null || reference === null) return null;
+  const { runDirectory, sessionId: session } = keepSession;
+  return writeRunFile(runDirectory, { session, label, reference, minHoldMs }).catch((error: unknown) => {
+    throw toCommandError(error, "the server");
+  });
 }
 
 /** Sends a signal to the command and the processes below it. A watchdog that was killed cannot find those any more. */

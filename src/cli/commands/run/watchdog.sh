@@ -3,8 +3,9 @@
 # the pipe ends: then the watchdog ends the child and all processes below it before the lease can end. watchdog.ts starts it.
 #
 # Arguments: "group" or "tree" (does the child have its own process group?); the grace in seconds; the fencing token; the run
-# file (run-file.ts), which is removed when no process of the run is left; the line that is appended to that file when a lease
-# has ended without a message from the wrapper; and "keep" if the server must still find the file after the run.
+# file (server/runs/run-file-format.ts), which is removed when no process of the run is left; the line that is appended to
+# that file when a lease has ended without a message from the wrapper; and "keep" if the server must still find the file
+# after the run.
 #
 # The lines that it reads:
 #   child PID        the child; before this line, the child is found by the token in its environment

@@ -13,9 +13,9 @@ import { spawn } from "node:child_process";
 import type { Socket } from "node:net";
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { END_LINE } from "../../../server/runs/run-file-format.ts";
+import type { RunFile } from "../../../server/runs/run-file-writer.ts";
 import { CommandError, toFileLimitError } from "../../errors.ts";
 import { watchdogEnvironment } from "./nested-watchdogs.ts";
-import type { RunFile } from "./run-file.ts";
 import WATCHDOG_SCRIPT from "./watchdog.sh";
 
 /** The pause between attempts to connect to the next server. */
@@ -137,7 +137,7 @@ interface Shell {
   kill(): Promise<void>;
 }
 
-/** @throws Error (ENOENT) if there is no sh; CommandError output, if it cannot be added to the run file */
+/** @throws Error (ENOENT) if there is no sh; StateError if it cannot be added to the run file */
 async function startShell(options: WatchdogOptions, keepSessionSocket: Socket | null): Promise<Shell> {
   const { hasOwnGroup, graceMs, token, runFile } = options;
   const args = [hasOwnGroup ? "group" : "tree", formatSeconds(graceMs), token, runFile?.path ?? "", END_LINE.trimEnd()];

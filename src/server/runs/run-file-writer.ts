@@ -1,7 +1,6 @@
 /**
- * The run file. A run on a Unix socket records its lock and its processes in a file before its command starts. The next
- * start of the server restores the lock for as long as one of these processes is alive: wrapper and server may both die
- * while the command still works. The format is described in server/runs/run-file-format.ts.
+ * Writes the run file, for the wrapper: cli/commands/run/ creates it before the watchdog and the command start, and adds
+ * each of them.
  *
  * Invariant: from before the start of the command until the command and all processes below it have ended, the file exists,
  * and the command has inherited the lock on it. The process id of the command is added synchronously after its start.
@@ -22,14 +21,12 @@ import {
   unlinkSync,
   writeSync,
 } from "node:fs";
-import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
-import { flock } from "../../../os/flock.ts";
-import { readBootId, readPidNamespace, readStartTime } from "../../../os/process-info.ts";
-import type { RunRole } from "../../../server/runs/run-file-format.ts";
-import { encodeHeader, encodeProcess } from "../../../server/runs/run-file-format.ts";
-import { runFilePath, temporaryRunFilePath } from "../../../server/runs/run-files.ts";
-import { systemClock } from "../../../util/clock.ts";
-import { CommandError } from "../../errors.ts";
+import { flock } from "../../os/flock.ts";
+import { readBootId, readPidNamespace, readStartTime } from "../../os/process-info.ts";
+import { systemClock } from "../../util/clock.ts";
+import { StateError } from "../storage/private-files.ts";
+import type { RunRole } from "./run-file-format.ts";
+import { encodeHeader, encodeProcess, runFilePath, temporaryRunFilePath } from "./run-file-format.ts";
 
 /** Space for the lines of processes. It is written in advance, so that these lines cannot fail on a full disk later. */
 const RESERVED_BYTES = 1_024;
@@ -41,25 +38,29 @@ export interface RunFile {
   readonly descriptor: number;
   /** With --hold-at-least the lock stays held after the run: the file remains until the store has confirmed that. */
   readonly isKeptByServer: boolean;
-  /** Adds a living process of the run. @throws CommandError output */
+  /** Adds a living process of the run. @throws StateError if the line cannot be written */
   addProcess(role: RunRole, pid: number): void;
   /** Call this when the recorded lock is lost, or when the command has ended and the file is not needed any more. */
   remove(): void;
 }
 
+/** What a run holds. */
+export interface RunLocks {
+  /** The session of the wrapper. */
+  readonly session: string;
+  readonly label: string;
+  /** The claims of the run, as a lock reference. */
+  readonly reference: string;
+  /** They stay held for at least this long, in milliseconds, even after the end of the run (`--hold-at-least`); 0: not set. */
+  readonly minHoldMs: number;
+}
+
 /**
- * Writes the file of a run that holds the lock of `reference`, for at least `minHoldMs`. Null if the server does not restore
- * runs.
- * @throws CommandError output (74) if the file cannot be written: then the command must not start
+ * Writes the file of a run into the server's directory.
+ * @throws (rejects) StateError if the file cannot be written: then the command must not start
  */
-export async function writeRunFile(
-  keepSession: KeepSessionSocket | null,
-  reference: string | null,
-  label: string,
-  minHoldMs: number = 0,
-): Promise<RunFile | null> {
-  if (keepSession === null || keepSession.runDirectory === null || reference === null) return null;
-  const { runDirectory: directory, sessionId: session } = keepSession;
+export async function writeRunFile(directory: string, run: RunLocks): Promise<RunFile> {
+  const { session, label, reference, minHoldMs } = run;
   const path = runFilePath(directory, session);
   const temporaryPath = temporaryRunFilePath(directory, session);
   const { O_RDWR, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
@@ -162,10 +163,10 @@ const WRITE_PROBLEMS: Readonly<Record<string, string>> = {
   EROFS: "EROFS; `holdfast run` must be able to write to this directory of its server",
 };
 
-function toWriteError(path: string, error: unknown): CommandError {
+function toWriteError(path: string, error: unknown): StateError {
   const { code, message } = error as NodeJS.ErrnoException;
   const problem = WRITE_PROBLEMS[code ?? ""] ?? code ?? message;
-  return new CommandError("output", `cannot record the lock of this run in ${path} (${problem})`, { cause: error });
+  return new StateError(`cannot record the lock of this run in ${path} (${problem})`, error);
 }
 
 function removeIfExists(path: string): void {

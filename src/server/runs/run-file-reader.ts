@@ -26,17 +26,13 @@ import {
 } from "../../os/process-info.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { systemClock } from "../../util/clock.ts";
-import { publicTag } from "../../util/ids.ts";
 import type { Logger } from "../logger.ts";
 import { ensurePrivateDirectory } from "../storage/private-files.ts";
 import type { CommandRun, CommandRuns, LivingRuns, RunStatus } from "./command-run.ts";
 import { NO_COMMAND_RUNS } from "./command-run.ts";
 import type { RunProcess, RunRecord, RunRole } from "./run-file-format.ts";
-import { decodeRunRecord } from "./run-file-format.ts";
+import { decodeRunRecord, RUN_SUFFIX, runFilePath, TEMPORARY_SUFFIX } from "./run-file-format.ts";
 
-const RUN_SUFFIX = ".run";
-/** A file has another name until it is complete. */
-const TEMPORARY_SUFFIX = ".new";
 /** Creating a file never takes this long: its creator has died. */
 const ABANDONED_AFTER_MS = 60_000;
 /** Even a file with the most and longest keys is smaller. */
@@ -59,16 +55,6 @@ export function resolveRunDirectory(state: string | undefined, socket: string | 
   if (socket === null || state === undefined) return null;
   const inState = join(resolve(state), "runs");
   return state === "none" || inState.length > MAX_PATH_CHARS ? `${socket}.runs` : inState;
-}
-
-/** The run file of a session. */
-export function runFilePath(directory: string, session: string): string {
-  return join(directory, `${publicTag(session)}${RUN_SUFFIX}`);
-}
-
-/** Its name while it is being created. */
-export function temporaryRunFilePath(directory: string, session: string): string {
-  return join(directory, `${publicTag(session)}${TEMPORARY_SUFFIX}`);
 }
 
 /**
