@@ -72,6 +72,12 @@ test.concurrent("permits never join: a run whose permits fit beside its ancestor
   expect(await runNested(["s4", "--permits", "1/2"], nested("2/2"))).toMatchObject({ code: 121, out: "" });
 });
 
+test.concurrent("the permits of all outer runs count: a run that would wait for two of them together exits 121", async () => {
+  const middle = `${holdfast} run s5 --permits 2/4 -- ${holdfast} run s5 --permits 1/4 --wait 3s -- echo granted`;
+  expect(await runNested(["s5", "--permits", "2/4"], middle)).toMatchObject({ code: 121, out: "" });
+  expect(await runNested(["s5", "--permits", "1/4"], middle)).toMatchObject({ code: 0, out: "granted\n" });
+});
+
 test.concurrent("the reference of an ended run is not an ancestor: the key is waited for as usual", async () => {
   const old = (await runNested(["k5"], 'echo "$HOLDFAST_REFERENCE"')).out.trim();
   const busyRun = sandbox.start(["run", "k5", "--", "sh", "-c", "echo held; sleep 60"]);

@@ -5,11 +5,11 @@
 
 import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
 import type { Locks } from "../../../client/locks.ts";
+import { resolveNesting } from "../../../client/reentrancy.ts";
 import type { DetachedClaim } from "../../../protocol/lock-reference.ts";
 import { decodeReference } from "../../../protocol/lock-reference.ts";
 import type { ClaimInfo } from "../../../spi/claim-info.ts";
 import type { Claim, LockSpec } from "../../../spi/driver.ts";
-import { ALL_PERMITS } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import type { LockRequest } from "../../lock-request.ts";
@@ -39,6 +39,20 @@ export interface SplitLocks {
   readonly toClaim: readonly string[];
 }
 
+/** A lock on a key that an outer run has according to the environment. */
+interface NamedHold {
+  readonly spec: LockSpec;
+  readonly reference: string;
+  readonly part: DetachedClaim;
+}
+
+/** One that the store has confirmed. */
+interface OuterHold extends NamedHold {
+  readonly info: ClaimInfo;
+  /** When the store was asked. */
+  readonly askedAt: number;
+}
+
 /** The references in the environment, innermost first. */
 export function readReferences(env: NodeJS.ProcessEnv): string[] {
   return [env[REFERENCE_VARIABLE] ?? "", ...(env[ANCESTORS_VARIABLE] ?? "").split(" ")].filter((text) => text !== "");
@@ -55,52 +69,55 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
   const inherited: InheritedLock[] = [];
   const toClaim: string[] = [];
   for (const key of request.keys) {
-    const spec = toLockSpec(key, request.mode);
-    let match: InheritedLock | null = null;
-    for (const { reference, part } of ancestors) {
-      const held = part.claim.locks.find((candidate) => candidate.key === key);
-      if (held === undefined || match !== null || compatibility(held, spec) === "independent") continue;
-      const calledAt = performance.now();
-      const info = await findHeld(locks, part, key);
-      // this store says nothing about the outer run's lock, and to wait for it could last for ever
-      if (info === null && locks.traits?.list === "own") throw createUnknownHolderError(key);
-      // the environment may be older than the end of its run, so the reference may hold nothing any more
-      if (info === null) continue;
-      if (compatibility(held, spec) === "deadlock") throw toDeadlockError(key, info);
-      const { ttlMs } = part.claim;
-      const leaseMs = ttlMs === "session" ? null : ttlMs;
-      const queryLeaseEnd = async (): Promise<number | null> => {
-        const calledAt = performance.now();
-        const current = await findHeld(locks, part, key);
-        return current === null ? null : leaseEnd(current, ttlMs, calledAt);
-      };
-      match = {
-        key,
-        reference,
-        token: part.token,
-        leaseMs,
-        leaseEndsAt: leaseEnd(info, ttlMs, calledAt),
-        queryLeaseEnd,
-      };
-    }
-    if (match === null) toClaim.push(key);
-    else inherited.push(match);
+    const wanted = toLockSpec(key, request.mode);
+    const named = ancestors.flatMap(({ reference, part }): NamedHold[] => {
+      const spec = part.claim.locks.find((candidate) => candidate.key === key);
+      return spec === undefined ? [] : [{ spec, reference, part }];
+    });
+    // what fits beside all of them needs no answer of the store
+    const holds = resolveNesting(named, wanted, true) === "separate" ? [] : await findHolds(locks, key, named);
+    const [innermost] = holds;
+    const nesting = innermost === undefined ? "separate" : resolveNesting(holds, wanted, true);
+    if (nesting === "deadlock") throw toDeadlockError(key, (innermost as OuterHold).info);
+    if (nesting === "separate") toClaim.push(key);
+    else inherited.push(toInheritedLock(locks, key, nesting));
   }
   return { inherited, toClaim };
+}
+
+/** The locks of outer runs on the key that the store confirms: the environment may be older than the end of its run. */
+async function findHolds(locks: Locks, key: string, named: readonly NamedHold[]): Promise<readonly OuterHold[]> {
+  const holds: OuterHold[] = [];
+  for (const hold of named) {
+    const askedAt = performance.now();
+    const info = await findHeld(locks, hold.part, key);
+    // this store says nothing about the outer run's lock, and to wait for it could last for ever
+    if (info === null && locks.traits?.list === "own") throw createUnknownHolderError(key);
+    if (info !== null) holds.push({ ...hold, info, askedAt });
+  }
+  return holds;
+}
+
+function toInheritedLock(locks: Locks, key: string, { reference, part, info, askedAt }: OuterHold): InheritedLock {
+  const { ttlMs } = part.claim;
+  return {
+    key,
+    reference,
+    token: part.token,
+    leaseMs: ttlMs === "session" ? null : ttlMs,
+    leaseEndsAt: leaseEnd(info, ttlMs, askedAt),
+    async queryLeaseEnd() {
+      const calledAt = performance.now();
+      const current = await findHeld(locks, part, key);
+      return current === null ? null : leaseEnd(current, ttlMs, calledAt);
+    },
+  };
 }
 
 /** Not later than the end by the store's clock: counted from before the query, and a share is left unused as for own locks. */
 function leaseEnd({ remainingMs }: ClaimInfo, ttlMs: Claim["ttlMs"], calledAt: number): number {
   if (remainingMs === null || ttlMs === "session") return Number.POSITIVE_INFINITY;
   return calledAt + remainingMs - (1 - BELIEVED_SHARE) * ttlMs;
-}
-
-/** How a request relates to a lock of its outer run: it shares it, is independent of it, or would wait for it. */
-function compatibility(held: LockSpec, requested: LockSpec): "shared" | "independent" | "deadlock" {
-  const isSemaphore = requested.limit < ALL_PERMITS;
-  if (isSemaphore || held.limit < ALL_PERMITS)
-    return held.permits + requested.permits > requested.limit ? "deadlock" : "independent";
-  return held.permits >= requested.permits ? "shared" : "deadlock";
 }
 
 function createUnknownHolderError(key: string): CommandError {
