@@ -2,6 +2,7 @@
 /** `holdfast`: finds the command, runs it, and ends with its exit code. */
 
 import { constants } from "node:os";
+import { MAX_TIMEOUT_MS } from "../util/clock.ts";
 import { CommandError, toCommandError, toFileLimitError } from "./errors.ts";
 import { escapeControl, formatJsonLine, handleWarnings, info, writeStderr } from "./output.ts";
 import { runProgram } from "./program.ts";
@@ -20,7 +21,7 @@ handleWarnings((warning) => {
 });
 
 // calls to a store do not keep the process alive
-setInterval(() => undefined, 2 ** 31 - 1);
+setInterval(() => undefined, MAX_TIMEOUT_MS);
 
 runProgram(argv).then(exit, (error: unknown) => {
   if (error instanceof InterruptedError) exitBySignal(error.signal);

@@ -12,9 +12,10 @@ import type { KeepSessionSocket } from "../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../drivers/server/keep-session.ts";
 import type { ClaimView, Driver, Page, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
+import { redactUrl } from "../util/redact-url.ts";
 import { CommandError, isTransient, isUnresponsive, toCallError, toCommandError } from "./errors.ts";
 import { createReporter } from "./output.ts";
-import { withTimeout } from "./timeout.ts";
+import { resultWithin } from "./timeout.ts";
 
 /** An open store. */
 export interface Store {
@@ -30,19 +31,11 @@ export function resolveUrl(url: string | undefined = process.env.HOLDFAST_URL): 
   return url === "" ? undefined : url;
 }
 
-/** The url without user and password. */
-export function withoutPassword(url: string): string {
-  // the paths of these may contain the sign
-  if (/^(?:sqlite|holdfast\+unix):/.test(url)) return url;
-  // not `new URL()`: it rejects a url with several hosts. A password that is not percent-encoded may contain the sign, too
-  return url.replace(/^([a-z+]+:)(?:\/\/)?[^/?]*@/, "$1//");
-}
-
 /** The name of a store in messages. */
 function describeStore(givenUrl: string | undefined): string {
   const url = resolveUrl(givenUrl);
   if (url === undefined) return "your lock server";
-  return /^[a-z+]+:/.test(url) ? withoutPassword(url) : "the url";
+  return /^[a-z+]+:/.test(url) ? redactUrl(url) : "the url";
 }
 
 /**
@@ -132,7 +125,7 @@ async function openBefore(
   deadline: number,
 ): Promise<Store | CommandError | null> {
   const opening = openStore(url, settings).catch((error: unknown) => error as CommandError);
-  const result = await withTimeout(opening, Math.max(deadline - performance.now(), 1));
+  const result = await resultWithin(Math.max(deadline - performance.now(), 1), opening);
   if (result !== undefined) return result;
   void opening.then((store) => ("locks" in store ? store.locks.close() : undefined));
   return null;

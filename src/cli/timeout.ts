@@ -1,13 +1,9 @@
 /** A bound for work that may never settle. */
 
-/** The longest time that a timer of Node takes. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
+import { systemClock } from "../util/clock.ts";
+import { withTimeout } from "../util/timeout.ts";
 
 /** The result, or undefined if it takes longer than `ms`. */
-export function withTimeout<T>(work: Promise<T>, ms: number): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), Math.min(ms, MAX_TIMER_MS));
-  });
-  return Promise.race([work, timeout]).finally(() => clearTimeout(timer));
+export function resultWithin<T>(ms: number, work: Promise<T>): Promise<T | undefined> {
+  return withTimeout<T | undefined>(systemClock, ms, work, () => undefined);
 }

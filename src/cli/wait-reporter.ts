@@ -11,7 +11,7 @@ import { acquire } from "./lock-request.ts";
 import type { Store } from "./open-store.ts";
 import { createSilenceError, openAdmin } from "./open-store.ts";
 import { createReporter, escapeControl, quoteKeys } from "./output.ts";
-import { withTimeout } from "./timeout.ts";
+import { resultWithin } from "./timeout.ts";
 
 /** In milliseconds. */
 const SHORTEST_WAIT_MS = 250;
@@ -103,7 +103,7 @@ async function findQueueStatus(store: Store, { keys }: LockRequest, label: strin
 /** For the end of a wait: null if the store does not answer soon. */
 async function findQueueStatusSoon(store: Store, request: LockRequest): Promise<QueueStatus | null> {
   const lookup = findQueueStatus(store, request, null).catch(() => null);
-  return (await withTimeout(lookup, LOOKUP_TIMEOUT_MS)) ?? null;
+  return (await resultWithin(LOOKUP_TIMEOUT_MS, lookup)) ?? null;
 }
 
 /** The remaining time of a recovery of the store; 0: the store grants locks, or does not report it. */

@@ -4,6 +4,7 @@ import { StoreRefusedError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
 import { describeValue, parseDuration } from "../util/duration.ts";
 import { isLoopback } from "../util/loopback.ts";
+import { redactUrl } from "../util/redact-url.ts";
 import { formatServerUrl, parseSocketUrl } from "../util/server-url.ts";
 import type { Credential } from "./credential.ts";
 import { resolveCredential } from "./credential.ts";
@@ -183,17 +184,10 @@ function parseHostPort(url: string): { readonly host: string; readonly port: num
   const { protocol, hostname, port, pathname, hash } = new URL(url);
   if (hostname === "" || !["", "/"].includes(pathname) || hash !== "") {
     throw new TypeError(
-      `url must have a host and port only: ${protocol}//host:7420, not ${describeValue(redactPassword(url))}`,
+      `url must have a host and port only: ${protocol}//host:7420, not ${describeValue(redactUrl(url))}`,
     );
   }
   return { host: hostname.replace(/^\[|\]$/g, ""), port: port === "" ? 7420 : Number(port) };
-}
-
-/** Hides the password of a url in messages. */
-function redactPassword(url: string): string {
-  const parsed = new URL(url);
-  if (parsed.password !== "") parsed.password = "redacted";
-  return parsed.href;
 }
 
 function parseSocketPath(url: string): string | null {

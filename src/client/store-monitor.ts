@@ -6,10 +6,8 @@
 import { isFatalError } from "../errors.ts";
 import type { Answer } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
+import { CLOCK_TOLERANCE_MS } from "../util/suspend-detector.ts";
 import type { Events } from "./events.ts";
-
-/** How far two clocks may drift apart between two answers. */
-const CLOCK_TOLERANCE_MS = 250;
 
 export class StoreMonitor {
   readonly #events: Events;

@@ -14,7 +14,7 @@ import type { Duration } from "../util/duration.ts";
 import { MIN_TTL_MS, parseDuration } from "../util/duration.ts";
 import { validateKey } from "../util/keys.ts";
 import type { OptionRules } from "../util/validate.ts";
-import { booleanRule, isObject, noProblem, requireValid } from "../util/validate.ts";
+import { booleanRule, locksRule, noProblem, requireValid } from "../util/validate.ts";
 
 /** When a tick may be claimed, and whether its run may overlap the one before. */
 export interface TickOptions {
@@ -61,9 +61,7 @@ export function parseTickOptions({ clockSkew = "10s", maxDelay = "30s", overlap 
 
 /** @throws TypeError naming the argument */
 export function requireLocks(locks: unknown): void {
-  requireValid(locks, "locks", (value) =>
-    isObject(value) && typeof value.tryAcquire === "function" ? null : "a Locks",
-  );
+  requireValid(locks, "locks", locksRule);
 }
 
 /**

@@ -5,7 +5,7 @@ import { validateAcquireOptions } from "../client/options.ts";
 import type { AcquireOptions, Duration, Locks } from "../index.ts";
 import { currentLock } from "../index.ts";
 import { describeValue } from "../util/duration.ts";
-import { functionRule, isObject, requireObject, requireValid } from "../util/validate.ts";
+import { functionRule, locksRule, requireObject, requireValid } from "../util/validate.ts";
 import { parseKeyTemplate } from "../wrapping/key-template.ts";
 import type { Refusal } from "./refusal.ts";
 import { toRefusal } from "./refusal.ts";
@@ -67,7 +67,7 @@ export function createRequestRunner<Request extends object, Args extends readonl
   locks: Locks,
   options: RequestLockOptions<Request, Args, Answer>,
 ): RunRequest<Request> {
-  requireValid(locks, "locks", (value) => (isObject(value) && typeof value.wrap === "function" ? null : "a Locks"));
+  requireValid(locks, "locks", locksRule);
   requireObject(options, caller);
   const { key, busyStatus = 409, onRefused, wait = 0, maxHold = "5m", cache = 0, ...others } = options;
   const acquireOptions = { ...(typeof key === "string" && { keyTemplate: key }), ...others, wait, maxHold, cache };

@@ -2,7 +2,7 @@
 
 import type { ConnectOptions, Locks } from "../index.ts";
 import { connect } from "../index.ts";
-import { functionRule, isObject, requireObject, requireValid } from "../util/validate.ts";
+import { functionRule, locksRule, requireObject, requireValid } from "../util/validate.ts";
 import { HoldfastLocks } from "./token.ts";
 
 /** Which locks the module provides: those of connect(url, options), or existing ones. */
@@ -85,7 +85,7 @@ function requireModuleOptions(options: HoldfastModuleOptions, subject: string): 
   requireObject(options, subject);
   const { locks, ...others } = options;
   if (locks === undefined) return;
-  requireValid(locks, "locks", (value) => (isObject(value) && typeof value.acquire === "function" ? null : "a Locks"));
+  requireValid(locks, "locks", locksRule);
   const [other] = Object.entries(others).find(([, value]) => value !== undefined) ?? [];
   if (other !== undefined) throw new TypeError(`${other} must not be set beside locks, which have their own options`);
 }

@@ -1,10 +1,8 @@
 /** The clocks of test locks: one that a test advances, and one that follows the timers of the test runner. */
 
 import type { Clock } from "../util/clock.ts";
+import { MAX_TIMEOUT_MS } from "../util/clock.ts";
 import type { ManualTime } from "./manual-time.ts";
-
-/** The longest delay of setTimeout, which fires at once for a longer one; a timer of a clock may fire early. */
-const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** A clock on manual time. Its wall clock starts at the date of the process, which a test may have set. */
 export function manualClock(time: ManualTime): Clock {

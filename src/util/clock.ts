@@ -25,7 +25,7 @@ export interface Clock {
 }
 
 /** The longest delay of setTimeout, which fires at once for a longer one; a longer wait takes several timeouts. */
-const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+export const MAX_TIMEOUT_MS: number = 2 ** 31 - 1;
 
 /** The clock of the system. */
 export const systemClock: Clock = {

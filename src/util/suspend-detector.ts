@@ -5,8 +5,8 @@
 
 import type { Clock } from "./clock.ts";
 
-/** How far two clocks may drift apart between two readings. */
-const CLOCK_TOLERANCE_MS = 250;
+/** How far two clocks may drift apart between two readings, or two answers of a store. */
+export const CLOCK_TOLERANCE_MS = 250;
 
 /**
  * Reading the uptime takes some microseconds (on Linux Node reads a file), so it is read at most once in this time by the

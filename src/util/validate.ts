@@ -1,5 +1,6 @@
 /** Validates options and arguments at the API. Callers may use JavaScript, and a mistyped option must not be ignored. */
 
+import { MAX_TIMEOUT_MS } from "./clock.ts";
 import { describeValue, parseDuration } from "./duration.ts";
 
 /** Returns what the value must be, or null if it is valid. A rule may also throw a TypeError itself. */
@@ -51,19 +52,16 @@ export function requireValid(value: unknown, name: string, rule: OptionRule, isS
   throw new TypeError(`${name} must be ${expected}${isSecret ? "" : `, not ${describeValue(value)}`}`);
 }
 
-/** The longest delay of a timer. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
-
 /** A whole number of milliseconds within the bounds, by default those of a timer. */
 export const millisecondsRule =
-  (min = 1, max: number = MAX_TIMER_MS): OptionRule =>
+  (min = 1, max: number = MAX_TIMEOUT_MS): OptionRule =>
   (value) =>
     isIntegerBetween(value, min, max) ? null : `a whole number of milliseconds from ${min} to ${max}`;
 /** A Duration that is not longer than that of a timer. @param name of the option */
 export const timeoutRule =
   (name: string): OptionRule =>
   (value) =>
-    parseDuration(value, name, 1) <= MAX_TIMER_MS ? null : "at most 24 days";
+    parseDuration(value, name, 1) <= MAX_TIMEOUT_MS ? null : "at most 24 days";
 /** A count from 1 on. */
 export const countRule =
   (max: number): OptionRule =>

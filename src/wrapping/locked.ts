@@ -8,7 +8,7 @@
 
 import type { Locks } from "../client/locks.ts";
 import { validateKey } from "../util/keys.ts";
-import { isObject, requireObject, requireValid } from "../util/validate.ts";
+import { isObject, LOCKS, locksRule, requireObject, requireValid } from "../util/validate.ts";
 import type { CallOptions, KeySource } from "./locked-call.ts";
 import { LockedCall } from "./locked-call.ts";
 import { copyIdentity } from "./wrap.ts";
@@ -77,7 +77,7 @@ export function locked<This = unknown, Args extends readonly unknown[] = readonl
   options: LockedOptions<This, Args, Busy>,
 ): LockedDecorator<This, Args, Busy> {
   requireValid(locks, "locks", (value) =>
-    typeof value === "function" || isLocks(value) ? null : "a Locks, or a function that returns one",
+    typeof value === "function" || locksRule(value) === null ? null : `${LOCKS}, or a function that returns it`,
   );
   requireObject(options, "locked");
   const getLocks = (typeof locks === "function" ? locks : () => locks) as (self: unknown) => Locks;
@@ -114,7 +114,7 @@ function createLockedMethod(
   });
   return copyIdentity(method, async function (this: unknown, ...args: readonly unknown[]) {
     const locks = getLocks(this);
-    requireValid(locks, `locks of ${String(property)}()`, (value) => (isLocks(value) ? null : "a Locks"));
+    requireValid(locks, `locks of ${String(property)}()`, locksRule);
     return call.run(locks, this, args, () => method.apply(this, args as never));
   });
 }
@@ -160,8 +160,4 @@ function requireName(name: unknown): string {
 function requirePublicName(property: string | symbol, subject: string): string {
   if (typeof property === "string" && !property.includes("#")) return property;
   throw new TypeError(`${subject} has no name for a key: pass key or keys without name`);
-}
-
-function isLocks(value: unknown): boolean {
-  return isObject(value) && typeof value.all === "function";
 }

@@ -319,7 +319,7 @@ test("a schedule of croner with an interval is refused: its processes have no co
 test("wrong arguments are refused by name", async () => {
   const locks = client();
   const wrap = wrapJob as (...args: unknown[]) => (tick: unknown) => Promise<unknown>;
-  expect(() => wrap("redis://host", "report", ran)).toThrow("locks must be a Locks");
+  expect(() => wrap("redis://host", "report", ran)).toThrow("locks must be what connect() or createLocks() returns");
   expect(() => wrap(locks, "", ran)).toThrow("name must not be empty");
   expect(() => wrap(locks, "x".repeat(512), ran)).toThrow("name must have at most 512 bytes");
   expect(() => wrap(locks, "report", "ran")).toThrow("job must be a function");

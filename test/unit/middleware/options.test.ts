@@ -36,7 +36,9 @@ test.each([
 
 test("locks must be a Locks", () => {
   for (const create of CREATORS) {
-    expect(() => create("redis://host" as never, { key: "k" })).toThrow("locks must be a Locks");
+    expect(() => create("redis://host" as never, { key: "k" })).toThrow(
+      "locks must be what connect() or createLocks() returns",
+    );
   }
 });
 

@@ -6,7 +6,9 @@ import { HoldfastModule, Locked } from "../../../src/nestjs/index.ts";
 test("wrong options of the module are refused", () => {
   const locks = createLocks(memory());
   expect(() => HoldfastModule.forRoot("redis://host" as never)).toThrow("options of forRoot must be an object");
-  expect(() => HoldfastModule.forRoot({ locks: "locks" as never })).toThrow("locks must be a Locks");
+  expect(() => HoldfastModule.forRoot({ locks: "locks" as never })).toThrow(
+    "locks must be what connect() or createLocks() returns",
+  );
   expect(() => HoldfastModule.forRoot({ locks, url: "memory:" })).toThrow("url must not be set beside locks");
   expect(() => HoldfastModule.forRoot({ locks, wait: 0 })).toThrow("wait must not be set beside locks");
   expect(() => HoldfastModule.forRootAsync({} as never)).toThrow("useFactory must be a function");

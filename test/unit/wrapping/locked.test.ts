@@ -102,7 +102,9 @@ describe.each(["standard", "legacy"])("%s decorators", (mode) => {
   test("an instance without its locks: an error that says so", async () => {
     const source = 'class Late { @locked(({ locks }) => locks, { key: "late" }) async run() {} } return Late;';
     const Class = compile(mode, source);
-    await expect(new Class().run()).rejects.toThrow("locks of run() must be a Locks, not undefined");
+    await expect(new Class().run()).rejects.toThrow(
+      "locks of run() must be what connect() or createLocks() returns, not undefined",
+    );
   });
 
   test("another decorator around it", async () => {
@@ -148,7 +150,10 @@ describe.each(["standard", "legacy"])("%s decorators", (mode) => {
     ],
     ["@locked(locks, { key: 'a', expiration: 3 }) async run() {}", 'locked has no option "expiration"'],
     ["@locked(locks, { key: 'a', ttl: 3 }) async run() {}", "ttl must be"],
-    ["@locked('locks') async run() {}", "locks must be a Locks, or a function that returns one"],
+    [
+      "@locked('locks') async run() {}",
+      "locks must be what connect() or createLocks() returns, or a function that returns it",
+    ],
     ["@locked(locks, 'k') async run() {}", "options of locked must be an object"],
     ["@locked(locks, { name: 'a' }) get run() { return 1; }", "@locked() of run must be on a method"],
   ])("%s is refused when the class is defined", (member, message) => {

@@ -1,7 +1,8 @@
 import type { Check, Driver } from "../../../spi/driver.ts";
+import { redactUrl } from "../../../util/redact-url.ts";
 import { EXIT_CODES, toCallError, toCommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
-import { openAdmin, openStore, resolveUrl, withoutPassword } from "../../open-store.ts";
+import { openAdmin, openStore, resolveUrl } from "../../open-store.ts";
 import { formatJsonLine, printLine } from "../../output.ts";
 import { colorize, detectTerminal } from "../../terminal-table.ts";
 import type { CycleTimes, Measurements } from "./report.ts";
@@ -31,7 +32,7 @@ export async function doctorCommand(flags: DoctorFlags): Promise<number> {
 async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<Measurements> {
   const name = resolveUrl(url);
   const unreached = {
-    name: name === undefined ? "your lock server" : withoutPassword(name),
+    name: name === undefined ? "your lock server" : redactUrl(name),
     connectMs: 0,
     isServer: false,
     info: "the store was not reached",

@@ -6,8 +6,8 @@ import { closeSync, constants, openSync } from "node:fs";
 import type { Socket } from "node:net";
 import { constants as system } from "node:os";
 import type { RunFile } from "../../../server/runs/run-file-writer.ts";
+import { redactUrl } from "../../../util/redact-url.ts";
 import { listInheritable } from "../../inherited-descriptors.ts";
-import { withoutPassword } from "../../open-store.ts";
 import { REFERENCE_VARIABLE } from "../../references.ts";
 import { toStartError } from "./executable.ts";
 import type { HeldLock } from "./held-lock.ts";
@@ -129,7 +129,7 @@ export function createChildEnvironment(
 ): NodeJS.ProcessEnv {
   const child: NodeJS.ProcessEnv = {};
   for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) child[name] = value;
-  if (storeUrl !== undefined) child.HOLDFAST_URL = withoutPassword(storeUrl);
+  if (storeUrl !== undefined) child.HOLDFAST_URL = redactUrl(storeUrl);
   // a key contains no line feed, so one key per line is unambiguous
   child.HOLDFAST_KEY = lock.keys.join("\n");
   if (lock.token === null) delete child.HOLDFAST_TOKEN;

@@ -5,6 +5,7 @@
 
 import type { AdminConnection } from "../../../drivers/server/admin-connection.ts";
 import type { Driver } from "../../../spi/driver.ts";
+import { MAX_TIMEOUT_MS } from "../../../util/clock.ts";
 import type { InheritedLock } from "./inherited-locks.ts";
 
 /** The poll interval without events. */
@@ -13,8 +14,6 @@ const POLL_MS = 2_000;
 const POLL_WITH_EVENTS_MS = 30_000;
 /** Renewals cause no events, so each lease is polled this often during its length. */
 const POLLS_PER_LEASE = 12;
-/** The longest that a timer can be set to. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** The polls of one key. */
 interface Poll {
@@ -54,7 +53,7 @@ export function monitorParentLocks(
         if (leaseEndsAt > performance.now()) expiryTimer = scheduleExpiry();
         else if (!isStopped) onLost(lock.key, "expired");
       };
-      return setTimeout(expire, Math.min(leaseEndsAt - performance.now(), MAX_TIMER_MS)).unref();
+      return setTimeout(expire, Math.min(leaseEndsAt - performance.now(), MAX_TIMEOUT_MS)).unref();
     }
 
     const poll = (): void => {

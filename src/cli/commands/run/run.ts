@@ -15,7 +15,7 @@ import type { Reporter } from "../../output.ts";
 import { createReporter, quoteKeys } from "../../output.ts";
 import type { SignalHandler } from "../../signals.ts";
 import { catchSignals, InterruptedError } from "../../signals.ts";
-import { withTimeout } from "../../timeout.ts";
+import { resultWithin } from "../../timeout.ts";
 import { acquireWithProgress } from "../../wait-reporter.ts";
 import type { Child, ChildExit } from "./child.ts";
 import { createChildEnvironment, hasTerminal, startChild, toExitCode } from "./child.ts";
@@ -68,7 +68,7 @@ export async function runCommand(options: RunOptions): Promise<number> {
     if (error instanceof CommandError && error.kind === "unreachable") closeTimeoutMs = RELEASE_LOST_TIMEOUT_MS;
     throw error;
   } finally {
-    await withTimeout(store.locks.close(), closeTimeoutMs);
+    await resultWithin(closeTimeoutMs, store.locks.close());
   }
 }
 
@@ -92,7 +92,7 @@ async function acquireLocks(store: Store, options: LabelledOptions, signals: Sig
   const { locks, driver, traits } = store;
   if (options.holdAtLeast !== undefined) checkCanOutlive(store);
   const splitting = splitInherited(locks, options.request, process.env);
-  const split = await signals.orInterrupted(withTimeout(splitting, waitEndsAt(options) - performance.now()));
+  const split = await signals.orInterrupted(resultWithin(waitEndsAt(options) - performance.now(), splitting));
   if (split === undefined) throw toTimeoutError(createSilenceError(store.name), options.waitMs as number);
   const { inherited, toClaim } = split;
   const [key, ...keys] = toClaim;
@@ -162,7 +162,7 @@ async function runUnderLock(
   } catch (error) {
     await watchdog?.dismiss();
     runFile?.remove();
-    await withTimeout(lock.release(), RELEASE_TIMEOUT_MS);
+    await resultWithin(RELEASE_TIMEOUT_MS, lock.release());
     throw error;
   }
   watchdog?.watch(child.pid);
@@ -239,7 +239,7 @@ async function releaseLock(
   const isLost = lock.lostSignal.aborted;
   if (isLost || minHoldMs === undefined) {
     return {
-      wasHeld: (await withTimeout(lock.release(), isLost ? RELEASE_LOST_TIMEOUT_MS : RELEASE_TIMEOUT_MS)) ?? !isLost,
+      wasHeld: (await resultWithin(isLost ? RELEASE_LOST_TIMEOUT_MS : RELEASE_TIMEOUT_MS, lock.release())) ?? !isLost,
       isConfirmed: true,
     };
   }
@@ -247,7 +247,7 @@ async function releaseLock(
     (wasHeld) => ({ wasHeld, problem: null }),
     (error: Error) => ({ wasHeld: true, problem: error.message }),
   );
-  const { wasHeld, problem } = (await withTimeout(releasing, DETACH_TIMEOUT_MS)) ?? {
+  const { wasHeld, problem } = (await resultWithin(DETACH_TIMEOUT_MS, releasing)) ?? {
     wasHeld: true,
     problem: "the store did not answer in time",
   };

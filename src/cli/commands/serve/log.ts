@@ -1,6 +1,7 @@
 /** The log of `holdfast serve` on stderr: sentences, or one JSON object per line. */
 
 import type { LogFields, Logger, LogLevel } from "../../../server/logger.ts";
+import { redactUrls } from "../../../util/redact-url.ts";
 import { escapeControl, formatJsonLine, info, writeStderr } from "../../output.ts";
 
 export const LOG_FORMATS = ["human", "json"] as const;
@@ -78,9 +79,4 @@ function formatError(error: unknown): string {
 
 function truncate(text: string, maxChars: number): string {
   return text.length > maxChars ? `${text.slice(0, maxChars)}…` : text;
-}
-
-/** Removes user and password from the urls of stores. */
-function redactUrls(text: string): string {
-  return text.replace(/(\w:\/\/)[^/@\s]*@/g, "$1");
 }
