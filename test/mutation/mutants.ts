@@ -978,27 +978,37 @@ export const MUTANTS: readonly Mutant[] = [
   ...[
     {
       name: "an outer run that does not wait until the watchdog of a killed nested run has ended",
-      find: "while (isAnyAtWork(tag)) await delay(POLL_MS);",
+      find: "while (findKilledRuns(reference).length > 0) await delay(POLL_MS);",
       replace: "",
     },
     {
       name: "a nested run in the background that keeps the lock of the outer run",
-      find: "return !isAlive(probeProcess(parentage.parent, wrapperStart)) && ",
-      replace: "return ",
+      find: "if (isAlive(probeProcess(parentage.parent, wrapperStart))) return false;",
+      replace: "",
     },
     {
       name: "a stopped watchdog that keeps the lock of the outer run",
-      find: ' && probeProcess(pid, start) === "running";',
-      replace: ";",
+      find: 'isCommand ? isAlive(state) : state === "running";',
+      replace: "isAlive(state);",
     },
     {
       name: "the timer of a watchdog taken for a watchdog",
-      find: "parentage?.isSessionLeader !== true",
+      find: "parentage === null || !(isCommand || parentage.isSessionLeader)",
       replace: "parentage === null",
+    },
+    {
+      name: "a nested command that keeps no lock when its watchdog was killed, too",
+      find: "const isCommand = role === String(pid);",
+      replace: "const isCommand = false;",
+    },
+    {
+      name: "a process that a nested command left behind taken for the command",
+      find: "const isCommand = role === String(pid);",
+      replace: 'const isCommand = role !== "watchdog";',
     },
   ].map((mutant) => ({
     ...mutant,
-    file: "src/cli/commands/run/nested-watchdogs.ts",
-    tests: "test/unit/cli/commands/run/nested-watchdogs.test.ts",
+    file: "src/cli/commands/run/nested-runs.ts",
+    tests: "test/unit/cli/commands/run/nested-runs.test.ts",
   })),
 ];

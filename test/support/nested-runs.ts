@@ -1,13 +1,23 @@
 /** Runs inside runs, by the built command line. */
 
+import { readFileSync } from "node:fs";
 import { expect } from "vitest";
 import type { CliSandbox } from "./cli-sandbox.ts";
 import { PROGRAM } from "./cli-sandbox.ts";
 import { until } from "./until.ts";
 
+/** The watchdog of a run, by its wrapper. */
+function findWatchdog(wrapper: number): number {
+  const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, "latin1").trim().split(" ").map(Number);
+  const isWatchdog = (pid: number): boolean =>
+    readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-watchdog");
+  return children.find(isWatchdog) as number;
+}
+
 /**
  * Kills the wrapper of a nested run, whose command ignores TERM, while another run waits for the key of the outer run: it
  * must not work beside the nested command. `after`: what the outer command, a shell, does then; "": it is the wrapper itself.
+ * `watchdogSignal`: what the watchdog of the nested run gets before; then the command ends by itself.
  */
 export async function expectNoOverlap(
   sandbox: CliSandbox,
@@ -15,8 +25,10 @@ export async function expectNoOverlap(
   after: string,
   outerCode: number,
   env: Readonly<Record<string, string>> = {},
+  watchdogSignal?: NodeJS.Signals,
 ): Promise<void> {
-  const script = 'trap "" TERM; echo $$ $PPID; while :; do sleep 0.05; done';
+  const loop = watchdogSignal === undefined ? "while :; do sleep 0.05; done" : "sleep 3";
+  const script = `trap "" TERM; echo $$ $PPID; ${loop}`;
   const nested = `${process.execPath} ${PROGRAM} run ${innerKey} --grace 1s -- sh -c '${script}'`;
   const command = ["sh", "-c", after === "" ? `exec ${nested}` : `${nested}${after}`];
   const outer = sandbox.start(["run", key, "--", ...command], { env });
@@ -24,9 +36,11 @@ export async function expectNoOverlap(
   const isRunning = `grep -qs '^State:.[^ZX]' /proc/${started[1]}/status`;
   const next = sandbox.start(["run", key, "--", "sh", "-c", `${isRunning} && echo overlap || echo alone`], { env });
   await until(() => next.err().includes("held by"), { within: 20_000, what: "the next run to wait" });
-  process.kill(Number(started[2]), "SIGKILL");
+  const wrapper = Number(started[2]);
+  if (watchdogSignal !== undefined) process.kill(findWatchdog(wrapper), watchdogSignal);
+  process.kill(wrapper, "SIGKILL");
   expect((await next.ended).out).toBe("alone\n");
   const { code, err } = await outer.ended;
   expect(code).toBe(outerCode);
-  expect(err).toContain(`keeping "${key}": a run inside this one was killed, and its watchdog is ending its command\n`);
+  expect(err).toContain(`keeping "${key}": a run inside this one was killed, and its command has not ended yet\n`);
 }

@@ -1,10 +1,11 @@
 /** Coordinates one claim across the members. driver.ts has the states and the safety argument. */
 
 import { isFatalError } from "../../errors.ts";
-import type { Answer, ClaimId, Driver, Pause, Release } from "../../spi/driver.ts";
+import type { Answer, ClaimId, Driver, Pause, Release, TokenRange } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock } from "../../util/clock.ts";
 import { sleep } from "../../util/timeout.ts";
+import { AnswerCount } from "./answer-count.ts";
 import type { Member, MemberCall } from "./member.ts";
 import { waitForMembers } from "./member.ts";
 import type { QuorumClaim, QuorumClaims } from "./quorum-claim.ts";
@@ -93,8 +94,7 @@ export class ClaimCoordinator {
    * member.
    */
   #abandon(quorumClaim: QuorumClaim): void {
-    this.#claims.remove(quorumClaim.claim);
-    quorumClaim.isAbandoned = true;
+    this.#claims.remove(quorumClaim.claim, "abandoned");
     for (const member of this.#members) {
       const { state, hasFailedClaim } = quorumClaim.memberClaim(member.index);
       if (hasFailedClaim || state.kind === "releasing") member.addPendingRelease(quorumClaim.claim, quorumClaim.ttlMs);
@@ -127,12 +127,12 @@ export class ClaimCoordinator {
         member.observeClock(answer, sentAt);
         quorumClaim.onAnswer(member.index, call, sentAt, answer, this.#time());
         tally?.add(answer);
-        if (quorumClaim.isAbandoned && answer.state !== "none") this.#releaseLateGrant(quorumClaim, member);
+        if (quorumClaim.end === "abandoned" && answer.state !== "none") this.#releaseLateGrant(quorumClaim, member);
         this.onChange(quorumClaim);
       },
       (error: unknown) => {
         if (isSent) memberClaim.claimSettled(true);
-        if (quorumClaim.isAbandoned) member.addPendingRelease(claim, quorumClaim.ttlMs);
+        if (quorumClaim.end === "abandoned") member.addPendingRelease(claim, quorumClaim.ttlMs);
         tally?.addError(error);
       },
     );
@@ -213,7 +213,8 @@ export class ClaimCoordinator {
       throw new Error("quorum: fewer than a majority have confirmed the claim since their connections broke");
     }
     if (quorumClaim.hasTokenClaim || !quorumClaim.mayBeEnqueued(now)) return tally.noneAnswer;
-    if (quorumClaim.claim.wait ? !quorumClaim.isEnqueued(now) : !tally.hasMajorityAnswered) throw tally.failure;
+    if (quorumClaim.claim.wait ? !quorumClaim.isEnqueued(now) : !tally.count.hasMajorityAnswered)
+      throw tally.count.failure;
     if (!quorumClaim.claim.wait) return NONE;
     if (!quorumClaim.isSplit(now)) quorumClaim.backOffAt = null;
     else {
@@ -245,9 +246,8 @@ export class ClaimCoordinator {
     await this.#releaseGrants(quorumClaim, deadline);
     if (quorumClaim.isDone) return; // released meanwhile
     const members = this.#members.filter(({ index }) => quorumClaim.memberClaim(index).isAbsent);
-    const tally = new Tally(this.#members.length);
     await waitForMembers(
-      members.map((member) => this.#askMember(quorumClaim, member, tally)),
+      members.map((member) => this.#askMember(quorumClaim, member, null)),
       () => false,
       deadline - this.#time(),
     );
@@ -290,7 +290,7 @@ export class ClaimCoordinator {
   async release(quorumReleases: readonly QuorumRelease[], timeoutMs: number): Promise<readonly boolean[]> {
     const majority = this.#majority;
     const foundCounts = quorumReleases.map(() => 0);
-    const tally = new Tally(this.#members.length);
+    const count = new AnswerCount(this.#members.length);
     const calls = this.#members.map((member) => {
       const releases = collectReleases(quorumReleases, member.index);
       const settled = member
@@ -299,10 +299,10 @@ export class ClaimCoordinator {
           (flags) => {
             for (const index of foundCounts.keys())
               if (flags[index] === true) foundCounts[index] = (foundCounts[index] as number) + 1;
-            tally.add({ state: "none" });
+            count.addAnswered();
           },
           (error: unknown) => {
-            tally.addError(error);
+            count.addError(error);
             for (const { claim } of releases)
               member.addPendingRelease(claim, claim.ttlMs === "session" ? 0 : claim.ttlMs);
           },
@@ -310,14 +310,12 @@ export class ClaimCoordinator {
       return { member, settled };
     });
     const isDecidedFor = (foundCount: number): boolean =>
-      foundCount >= majority || tally.answeredCount - foundCount > this.#members.length - majority;
-    const isDecided = (): boolean =>
-      tally.errors.length > this.#members.length - majority ||
-      (tally.hasMajorityAnswered && foundCounts.every(isDecidedFor));
+      foundCount >= majority || count.answeredCount - foundCount > this.#members.length - majority;
+    const isDecided = (): boolean => count.hasFailed || (count.hasMajorityAnswered && foundCounts.every(isDecidedFor));
     await waitForMembers(calls, isDecided, timeoutMs);
-    if (!tally.hasMajorityAnswered) throw tally.failure;
+    if (!count.hasMajorityAnswered) throw count.failure;
     return foundCounts.map(
-      (foundCount) => foundCount > 0 && tally.answeredCount - foundCount <= this.#members.length - majority,
+      (foundCount) => foundCount > 0 && count.answeredCount - foundCount <= this.#members.length - majority,
     );
   }
 
@@ -334,7 +332,7 @@ export class ClaimCoordinator {
   ): Promise<readonly boolean[]> {
     const majority = this.#majority;
     const keptCounts = [...quorumClaims, ...quorumClaims].map(() => 0);
-    const tally = new Tally(this.#members.length);
+    const count = new AnswerCount(this.#members.length);
     const calls = this.#members.map((member) => {
       const claims = [
         ...quorumClaims.map(({ claim }) => claim),
@@ -346,14 +344,14 @@ export class ClaimCoordinator {
           (flags) => {
             for (const index of keptCounts.keys())
               if (flags[index] === true) keptCounts[index] = (keptCounts[index] as number) + 1;
-            tally.add({ state: "none" });
+            count.addAnswered();
           },
-          (error: unknown) => tally.addError(error),
+          (error: unknown) => count.addError(error),
         );
       return { member, settled };
     });
     await waitForMembers(calls, () => false, timeoutMs);
-    if (!tally.hasMajorityAnswered) throw tally.failure;
+    if (!count.hasMajorityAnswered) throw count.failure;
     const isKept = (index: number): boolean => (keptCounts[index] as number) >= majority;
     const lacksTokenClaim = quorumClaims.some((_, index) => isKept(index) && !isKept(index + quorumClaims.length));
     if (lacksTokenClaim)
@@ -366,7 +364,7 @@ export class ClaimCoordinator {
   /** Claims an entry again at members that have lost it or never had it, without waiting. */
   restoreEntries(quorumClaim: QuorumClaim): void {
     // a claim of another client may have been released, unless a majority was found to hold it
-    if (quorumClaim.isDone || (!quorumClaim.isOurs && quorumClaim.token === null)) return;
+    if (quorumClaim.isDone || (!quorumClaim.isOurs && quorumClaim.tokens === null)) return;
     for (const member of this.#members) {
       const { kind } = quorumClaim.memberClaim(member.index).state;
       if (kind === "releasing") member.flushReleases();
@@ -375,7 +373,7 @@ export class ClaimCoordinator {
   }
 
   #ensureToken(quorumClaim: QuorumClaim, deadline: number): Promise<boolean> {
-    if (quorumClaim.token !== null) return Promise.resolve(true);
+    if (quorumClaim.tokens !== null) return Promise.resolve(true);
     quorumClaim.tokenRequest ??= agreeOnToken(this.#members, quorumClaim, this.#time, deadline).finally(() => {
       quorumClaim.tokenRequest = null;
     });
@@ -390,7 +388,7 @@ export class ClaimCoordinator {
     if (
       quorumClaim.isDone ||
       quorumClaim.activeCalls > 0 ||
-      quorumClaim.token !== null ||
+      quorumClaim.tokens !== null ||
       quorumClaim.tokenRequest !== null
     )
       return;
@@ -414,9 +412,7 @@ function toPausedField({ paused }: Tally): { readonly paused?: Pause } {
 }
 
 function toHeldAnswer(quorumClaim: QuorumClaim, startedAt: number): Answer {
-  const remainingMs = toRemainingMs(quorumClaim.heldUntil(), startedAt, quorumClaim.ttlMs);
-  const { token, tokens: tokenCount } = quorumClaim;
-  return { state: "held", token: token ?? 0n, tokenCount, remainingMs, ...toRecalledField(quorumClaim) };
+  return createHeldAnswer(quorumClaim, toRemainingMs(quorumClaim.heldUntil(), startedAt, quorumClaim.ttlMs));
 }
 
 /**
@@ -424,17 +420,11 @@ function toHeldAnswer(quorumClaim: QuorumClaim, startedAt: number): Answer {
  * later.
  */
 function toPushedAnswer(quorumClaim: QuorumClaim, now: number): Answer {
-  return {
-    state: "held",
-    token: quorumClaim.token ?? 0n,
-    tokenCount: quorumClaim.tokens,
-    remainingMs: quorumClaim.heldUntil() - now,
-    ...toRecalledField(quorumClaim),
-  };
+  return createHeldAnswer(quorumClaim, quorumClaim.heldUntil() - now);
 }
 
-function toRecalledField({ isRecalled }: QuorumClaim): { readonly recalled?: true } {
-  return isRecalled ? { recalled: true } : {};
+function createHeldAnswer({ tokens, isRecalled }: QuorumClaim, remainingMs: number): Answer {
+  return { state: "held", ...(tokens as TokenRange), remainingMs, ...(isRecalled && { recalled: true }) };
 }
 
 function createMissingAnswerError({ index }: Member): Error {
@@ -448,14 +438,13 @@ function collectReleases(quorumReleases: readonly QuorumRelease[], index: number
   for (const { quorumClaim, hasUnansweredClaim } of quorumReleases) {
     const { claim, hasTokenClaim, isOurs } = quorumClaim;
     // a claim of another client, or one released before, has no known calls: any may be in flight
-    const isUnanswered = !isOurs || hasUnansweredClaim || quorumClaim.memberClaim(index).mayClaimArrive;
-    votes.push({ claim, hasUnansweredClaim: isUnanswered });
+    const mayClaimArrive = !isOurs || hasUnansweredClaim || quorumClaim.memberClaim(index).mayClaimArrive;
+    votes.push({ claim, hasUnansweredClaim: mayClaimArrive });
     if (!hasTokenClaim && isOurs) continue;
-    const { unansweredCalls, isReplaced } = quorumClaim.tokenClaim(index);
+    const { mayClaimArrive: mayTokenClaimArrive, isReplaced } = quorumClaim.tokenClaim(index);
     const replacements = isOurs && !isReplaced ? [] : [createReplacementTokenClaim(claim, 0n)];
-    const isTokenClaimUnanswered = !isOurs || unansweredCalls > 0;
     for (const tokenClaim of [createTokenClaim(claim, 0n), ...replacements])
-      tokenClaims.push({ claim: tokenClaim, hasUnansweredClaim: isTokenClaimUnanswered });
+      tokenClaims.push({ claim: tokenClaim, hasUnansweredClaim: !isOurs || mayTokenClaimArrive });
   }
   return [...votes, ...tokenClaims];
 }

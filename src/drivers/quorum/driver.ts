@@ -63,6 +63,7 @@ import {
   validateOptions,
 } from "../../util/validate.ts";
 import { toConnectTimeoutMs } from "../connect-timeout.ts";
+import { AnswerCount } from "./answer-count.ts";
 import { ClaimCoordinator } from "./claims.ts";
 import { listClaims } from "./list.ts";
 import { Member, waitForMembers } from "./member.ts";
@@ -179,11 +180,11 @@ class QuorumDriver implements Driver {
       const hidesBreaks = this.#members.some(({ reportsBreaks }) => reportsBreaks === false);
       return { ...TRAITS, recall: this.#recall, ...(hidesBreaks && { reportsBreaks: false }) };
     }
-    const tally = new Tally(this.#members.length);
-    for (const { isOpen } of this.#members) if (isOpen) tally.add({ state: "none" });
+    const count = new AnswerCount(this.#members.length);
+    for (const { isOpen } of this.#members) if (isOpen) count.addAnswered();
     await this.close();
-    for (const error of errors) tally.addError(error);
-    throw invalidMember ?? tally.failure;
+    for (const error of errors) count.addError(error);
+    throw invalidMember ?? count.failure;
   }
 
   async claim(claim: Claim): Promise<Answer> {
@@ -205,7 +206,7 @@ class QuorumDriver implements Driver {
       const calls = this.#members.flatMap((member) => this.#coordinator.renewAt(member, quorumClaims, tallies));
       await waitForMembers(calls, () => tallies.every(({ isDecided }) => isDecided), deadline - this.#time());
       // fewer than a majority have answered: every claim is unknown, even if earlier votes are still valid
-      const isUnknown = calls.length > 0 && tallies.every(({ hasMajorityAnswered }) => !hasMajorityAnswered);
+      const isUnknown = calls.length > 0 && tallies.every(({ count }) => !count.hasMajorityAnswered);
       const claimsToResolve = isUnknown ? [] : quorumClaims;
       const answers = await Promise.allSettled(
         claimsToResolve.map((quorumClaim, index) =>
@@ -213,7 +214,7 @@ class QuorumDriver implements Driver {
         ),
       );
       for (const quorumClaim of quorumClaims) this.#coordinator.restoreEntries(quorumClaim);
-      if (isUnknown) throw (tallies[0] as Tally).failure;
+      if (isUnknown) throw (tallies[0] as Tally).count.failure;
       const first = answers[0];
       if (first?.status === "rejected" && answers.every(({ status }) => status === "rejected")) throw first.reason;
       // an unknown claim must not fail the others
@@ -306,7 +307,7 @@ class QuorumDriver implements Driver {
   #onRecalled(index: number, id: ClaimId): void {
     const quorumClaim = this.#claims.get(id);
     // before the claim is granted the recall stays with the vote, and the grant says it
-    if (quorumClaim?.onRecalled(index) && quorumClaim.token !== null) this.#events?.recalled(id);
+    if (quorumClaim?.onRecalled(index) && quorumClaim.tokens !== null) this.#events?.recalled(id);
   }
 
   #onPush(index: number, id: ClaimId | null, answer: Answer | undefined): void {

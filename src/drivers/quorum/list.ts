@@ -1,13 +1,12 @@
 /** Lists for tools: each claim that a member lists, once, with the state that a majority reports. */
 
-import type { ClaimView, Driver, ListOptions, ListQuery, Page } from "../../spi/driver.ts";
+import type { ClaimView, Driver, ListOptions, ListQuery, Page, TokenRange } from "../../spi/driver.ts";
 import { toPage } from "../../util/chunk.ts";
+import { AnswerCount } from "./answer-count.ts";
 import type { Member } from "./member.ts";
 import { listAll, waitForMembers } from "./member.ts";
 import { toMajority } from "./quorum-claim.ts";
-import { Tally } from "./tally.ts";
-import type { TokenRun } from "./tokens.ts";
-import { findRunsByTag, HASHED_TOKEN_KEY_PREFIX, hasHashedTokenKey, isTokenKey, toTokenKey } from "./tokens.ts";
+import { findTokensByTag, HASHED_TOKEN_KEY_PREFIX, hasHashedTokenKey, isTokenKey, toTokenKey } from "./tokens.ts";
 
 /**
  * Members may have a queue in different orders, and some may lack a claim: they share no cursor. Each member's list is
@@ -21,7 +20,7 @@ export async function listClaims(
   { max, after, signal }: ListOptions,
   timeoutMs: number,
 ): Promise<Page<ClaimView>> {
-  const tally = new Tally(members.length);
+  const count = new AnswerCount(members.length);
   const lists = new Map<number, readonly ClaimView[]>();
   const calls = members.map((member) => ({
     member,
@@ -30,13 +29,13 @@ export async function listClaims(
       .then(
         (views) => {
           lists.set(member.index, views);
-          tally.add({ state: "none" });
+          count.addAnswered();
         },
-        (error: unknown) => tally.addError(error),
+        (error: unknown) => count.addError(error),
       ),
   }));
   await waitForMembers(calls, () => false, timeoutMs);
-  if (!tally.hasMajorityAnswered) throw tally.failure;
+  if (!count.hasMajorityAnswered) throw count.failure;
   const mergedViews = mergeLists([...lists.values()], toMajority(members.length));
   if (after === undefined && mergedViews.length <= max) return { items: mergedViews.sort(compareByStatus) };
   mergedViews.sort(compareByTag);
@@ -78,7 +77,7 @@ function compareByKey(left: ClaimView, right: ClaimView): number {
 
 function mergeLists(lists: readonly (readonly ClaimView[])[], majority: number): ClaimView[] {
   const allViews = lists.flat();
-  const tokens = findRunsByTag(
+  const tokens = findTokensByTag(
     allViews.filter((view) => isTokenKey(view.locks[0].key)),
     majority,
   );
@@ -93,7 +92,7 @@ function mergeLists(lists: readonly (readonly ClaimView[])[], majority: number):
 }
 
 /** Held if a majority says so; otherwise waiting, even if a minority has granted it. */
-function mergeViews(views: readonly ClaimView[], majority: number, tokens: ReadonlyMap<string, TokenRun>): ClaimView {
+function mergeViews(views: readonly ClaimView[], majority: number, tokens: ReadonlyMap<string, TokenRange>): ClaimView {
   const [first] = views as [ClaimView];
   const ageMs = Math.max(...views.map((view) => view.ageMs));
   const { heldMs: _, ...view } = first;

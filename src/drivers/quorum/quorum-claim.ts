@@ -14,12 +14,35 @@ import { BELIEVED_SHARE } from "../../claim/lease-shares.ts";
 import type { Answer, Claim, ClaimId, TokenRange } from "../../spi/driver.ts";
 import { MemberClaim } from "./member-claim.ts";
 
+/**
+ * How far the claim has come. The states in driver.ts follow from this, from the votes, and from the entries of its members.
+ *   voting    it has made no token claim, as far as known
+ *   agreeing  it has made one, and the members agree on one token
+ *   granted   a majority has given one token; tokens: what they have reserved
+ *   lost      it had no majority of votes for a moment since it made a token claim; tokens: what it had been granted before
+ */
+type Phase =
+  | { readonly kind: "voting" | "agreeing"; readonly tokens: null }
+  | { readonly kind: "granted"; readonly tokens: TokenRange }
+  | { readonly kind: "lost"; readonly tokens: TokenRange | null };
+
+/**
+ *   released   released, or reported as gone: nothing more is done about it
+ *   abandoned  ended without a release call: late grants are released when they arrive
+ */
+type QuorumClaimEnd = "released" | "abandoned";
+
 /** The token claim of the claim at one member (tokens.ts). */
-export interface MemberTokenClaim {
-  /** `claim` calls that are in flight or have failed: they may still arrive. */
-  unansweredCalls: number;
+export class MemberTokenClaim {
+  /** `claim` calls that are in flight or have failed. */
+  unansweredCalls = 0;
   /** The member has lost the token claim and got a replacement. */
-  isReplaced: boolean;
+  isReplaced = false;
+
+  /** May a `claim` call still arrive? */
+  get mayClaimArrive(): boolean {
+    return this.unansweredCalls > 0;
+  }
 }
 
 /**
@@ -41,25 +64,17 @@ export class QuorumClaim {
   readonly majority: number;
   readonly #memberClaims: readonly MemberClaim[];
   readonly #tokenClaims: readonly MemberTokenClaim[];
-  /** The grant's token; null: not granted yet. */
-  token: bigint | null = null;
-  tokens = 1;
+  #phase: Phase = { kind: "voting", tokens: null };
+  /** null: it has not ended. */
+  end: QuorumClaimEnd | null = null;
   /** Made by this client. For a claim of another client, only entries found at the members count, and none are made. */
   isOurs = false;
-  /** A token claim was made, or found. */
-  hasTokenClaim = false;
   tokenRequest: Promise<boolean> | null = null;
   /** How many driver calls are handling it; these see its changes themselves. */
   activeCalls = 0;
-  /** Released, or reported as gone: nothing more is done about it. */
-  isDone = false;
-  /** Ended without a release call: late grants are released when they arrive. */
-  isAbandoned = false;
   /** When a minority of votes is released; null: the votes are not split. */
   backOffAt: number | null = null;
   backOffCount = 0;
-  /** It lost its majority after it had made a token claim. */
-  #hasLostMajority = false;
 
   constructor(claim: Claim, members: number) {
     // a member's grant is a vote: only a majority of them is a grant that may be handed on
@@ -68,7 +83,29 @@ export class QuorumClaim {
     this.ttlMs = claim.ttlMs === "session" ? 0 : claim.ttlMs;
     this.majority = toMajority(members);
     this.#memberClaims = Array.from({ length: members }, () => new MemberClaim());
-    this.#tokenClaims = Array.from({ length: members }, () => ({ unansweredCalls: 0, isReplaced: false }));
+    this.#tokenClaims = Array.from({ length: members }, () => new MemberTokenClaim());
+  }
+
+  get isDone(): boolean {
+    return this.end !== null;
+  }
+
+  /** The grant's tokens; null: not granted yet. */
+  get tokens(): TokenRange | null {
+    return this.#phase.tokens;
+  }
+
+  /** A token claim was made, or found. */
+  get hasTokenClaim(): boolean {
+    return this.#phase.kind !== "voting";
+  }
+
+  onTokenClaim(): void {
+    if (this.#phase.kind === "voting") this.#phase = { kind: "agreeing", tokens: null };
+  }
+
+  onTokensAgreed(tokens: TokenRange): void {
+    this.#phase = { kind: this.#phase.kind === "lost" ? "lost" : "granted", tokens };
   }
 
   memberClaim(index: number): MemberClaim {
@@ -188,13 +225,17 @@ export class QuorumClaim {
   /** It must be called before any vote changes: so it notices every moment without a majority. */
   #countVotes(now: number): number {
     const votes = this.#count((memberClaim) => memberClaim.isValidVote(now));
-    if (this.hasTokenClaim && votes < this.majority) this.#hasLostMajority = true;
-    return this.#hasLostMajority ? 0 : votes;
+    if (votes < this.majority) this.#loseMajority();
+    return this.#phase.kind === "lost" ? 0 : votes;
   }
 
   #noteLostVote(wasVote: boolean, { isVote }: MemberClaim): void {
     if (!wasVote || isVote || !this.hasTokenClaim) return;
-    if (this.#count((memberClaim) => memberClaim.isVote) < this.majority) this.#hasLostMajority = true;
+    if (this.#count((memberClaim) => memberClaim.isVote) < this.majority) this.#loseMajority();
+  }
+
+  #loseMajority(): void {
+    if (this.hasTokenClaim) this.#phase = { kind: "lost", tokens: this.tokens };
   }
 
   #count(isCounted: (memberClaim: MemberClaim) => boolean): number {
@@ -237,11 +278,11 @@ export class QuorumClaims {
     for (const quorumClaim of this.#byId.values()) quorumClaim.memberClaim(index).onDisconnected();
   }
 
-  /** Removes the claim and marks it done. */
-  remove(claim: Claim): QuorumClaim {
+  /** Removes the claim, which has ended. */
+  remove(claim: Claim, end: QuorumClaimEnd = "released"): QuorumClaim {
     const quorumClaim = this.#byId.get(claim.id) ?? new QuorumClaim(claim, this.#members);
     this.#byId.delete(claim.id);
-    quorumClaim.isDone = true;
+    quorumClaim.end = end;
     return quorumClaim;
   }
 }

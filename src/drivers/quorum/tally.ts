@@ -1,7 +1,7 @@
-/** Counts the members' answers about one claim. */
+/** What the members have answered about one claim. */
 
-import { isFatalError } from "../../errors.ts";
 import type { Answer, EndReason, Pause } from "../../spi/driver.ts";
+import { AnswerCount } from "./answer-count.ts";
 import { toMajority } from "./quorum-claim.ts";
 
 export class Tally {
@@ -15,14 +15,16 @@ export class Tally {
   #reason: EndReason | undefined;
   /** Pauses of members that answered "waiting" or "none" for no other reason. */
   readonly #pauses: Pause[] = [];
-  readonly errors: unknown[] = [];
+  readonly count: AnswerCount;
 
   constructor(members: number) {
     this.#members = members;
     this.#majority = toMajority(members);
+    this.count = new AnswerCount(members);
   }
 
   add(answer: Answer): void {
+    this.count.addAnswered();
     if (answer.state === "held") this.#heldCount++;
     else if (answer.state === "waiting") this.#waitingCount++;
     else this.#noneCount++;
@@ -52,7 +54,7 @@ export class Tally {
   }
 
   addError(error: unknown): void {
-    this.errors.push(error);
+    this.count.addError(error);
   }
 
   /**
@@ -62,7 +64,7 @@ export class Tally {
    */
   get isDecided(): boolean {
     const minority = this.#minority;
-    if (this.#heldCount >= this.#majority || this.errors.length > minority) return true;
+    if (this.#heldCount >= this.#majority || this.count.hasFailed) return true;
     if (this.#isReasonOpen) return false;
     const goneCount = this.#noneCount + this.#notAskedCount;
     return (
@@ -76,7 +78,7 @@ export class Tally {
    */
   get #isReasonOpen(): boolean {
     if (this.#pauses.length === 0 || this.#busyCount > this.#minority) return false;
-    const unanswered = this.#members - this.answeredCount - this.#notAskedCount - this.errors.length;
+    const unanswered = this.#members - this.count.answeredCount - this.#notAskedCount - this.count.errors.length;
     return this.#busyCount + unanswered > this.#minority;
   }
 
@@ -92,19 +94,5 @@ export class Tally {
 
   get answeredCount(): number {
     return this.#heldCount + this.#waitingCount + this.#noneCount;
-  }
-
-  /** Has a majority answered? With fewer answers the state is unknown, not busy. */
-  get hasMajorityAnswered(): boolean {
-    return this.answeredCount >= this.#majority;
-  }
-
-  /** Why too few members have answered; fatal if so many refuse permanently that a retry cannot help. */
-  get failure(): unknown {
-    const fatal = this.errors.filter(isFatalError);
-    if (fatal.length > this.#minority) return fatal[0];
-    const cause = fatal[0] ?? this.errors[0];
-    const text = `quorum: ${this.answeredCount} of ${this.#members} members answered, ${this.#majority} must`;
-    return cause === undefined ? new Error(text) : new Error(text, { cause });
   }
 }

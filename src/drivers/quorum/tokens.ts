@@ -8,7 +8,7 @@
 
 import { createHash } from "node:crypto";
 import { isFatalError } from "../../errors.ts";
-import type { Answer, Claim, ClaimView } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimView, TokenRange } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import { MAX_KEY_BYTES } from "../../util/keys.ts";
@@ -31,12 +31,6 @@ const MAX_FLOOR_RAISES = 3;
 /** Microseconds; members refuse floors that are a day ahead of their clocks. */
 const HALF_DAY = 43_200_000_000n;
 
-/** A grant's first token, and how many tokens from there a majority has reserved. */
-export interface TokenRun {
-  readonly token: bigint;
-  readonly tokenCount: number;
-}
-
 /**
  * Says whether a majority has agreed; if so, the quorum claim has its token.
  * @throws (rejects) StoreRefusedError if so many members refuse the floor that no majority is left
@@ -50,7 +44,7 @@ export async function agreeOnToken(
   const getRemainingMs = (): number => deadline - time();
   if (!quorumClaim.isOurs) {
     const existing = await findExistingToken(members, quorumClaim, getRemainingMs);
-    if (existing !== "none") return recordToken(quorumClaim, existing);
+    if (existing !== "none") return recordTokens(quorumClaim, existing);
   }
   const clocks = members.flatMap(({ index, wallOffsetMs }) => {
     const clock =
@@ -71,11 +65,9 @@ function findHighest([first, ...others]: readonly [bigint, ...bigint[]], max: bi
   return others.reduce((highest, value) => (value > highest && value <= max ? value : highest), first);
 }
 
-function recordToken(quorumClaim: QuorumClaim, run: TokenRun | null): boolean {
-  if (run === null || run.token < quorumClaim.floor) return false;
-  quorumClaim.token = run.token;
-  quorumClaim.tokens = run.tokenCount;
-  quorumClaim.hasTokenClaim = true;
+function recordTokens(quorumClaim: QuorumClaim, tokens: TokenRange | null): boolean {
+  if (tokens === null || tokens.token < quorumClaim.floor) return false;
+  quorumClaim.onTokensAgreed(tokens);
   return true;
 }
 
@@ -87,7 +79,7 @@ async function findExistingToken(
   members: readonly Member[],
   quorumClaim: QuorumClaim,
   getRemainingMs: () => number,
-): Promise<TokenRun | "none" | null> {
+): Promise<TokenRange | "none" | null> {
   const tokenClaim = createTokenClaim(quorumClaim.claim, 0n);
   const answers: Answer[] = [];
   const calls = members.map((member): MemberCall => {
@@ -98,7 +90,7 @@ async function findExistingToken(
   });
   // if a majority's answers differ, more answers do not help
   await waitForMembers(calls, () => answers.length >= quorumClaim.majority, getRemainingMs());
-  return findAgreedRun(answers, quorumClaim.majority) ?? findTokenInLists(members, quorumClaim, getRemainingMs);
+  return findAgreedTokens(answers, quorumClaim.majority) ?? findTokenInLists(members, quorumClaim, getRemainingMs);
 }
 
 /** The same if token claims were replaced: only lists show the original tokens. */
@@ -106,20 +98,20 @@ async function findTokenInLists(
   members: readonly Member[],
   quorumClaim: QuorumClaim,
   getRemainingMs: () => number,
-): Promise<TokenRun | "none" | null> {
+): Promise<TokenRange | "none" | null> {
   const [{ key }] = createTokenClaim(quorumClaim.claim, 0n).locks;
   const tag = publicTag(quorumClaim.claim.id);
   const lists: ClaimView[][] = [];
-  const findRun = (): TokenRun | null => findRunsByTag(lists.flat(), quorumClaim.majority).get(tag) ?? null;
+  const findTokens = (): TokenRange | null => findTokensByTag(lists.flat(), quorumClaim.majority).get(tag) ?? null;
   const calls = members.map((member): MemberCall => {
     const onViews = (views: readonly ClaimView[]): void => {
       lists.push(views.filter((view) => parseClaimTag(view) === tag));
     };
     return { member, settled: member.call((driver) => listAll(driver, { key })).then(onViews, () => undefined) };
   });
-  await waitForMembers(calls, () => findRun() !== null, getRemainingMs());
+  await waitForMembers(calls, () => findTokens() !== null, getRemainingMs());
   const emptyCount = lists.filter((views) => views.length === 0).length;
-  return emptyCount >= quorumClaim.majority ? "none" : findRun();
+  return emptyCount >= quorumClaim.majority ? "none" : findTokens();
 }
 
 /** Makes the token claim at all members with this floor, and with higher ones while the members' tokens differ. */
@@ -130,12 +122,12 @@ async function requestToken(
   getRemainingMs: () => number,
 ): Promise<boolean> {
   const maxRaises = quorumClaim.isOurs ? MAX_FLOOR_RAISES : 0;
-  quorumClaim.hasTokenClaim = true;
+  quorumClaim.onTokenClaim();
   let floor = firstFloor;
   for (let raises = 0; ; raises++) {
     const tokenClaim = createTokenClaim(quorumClaim.claim, floor);
     const { answers, errors } = await sendTokenClaims(members, quorumClaim, tokenClaim, getRemainingMs());
-    if (recordToken(quorumClaim, findAgreedRun([...answers.values()], quorumClaim.majority))) return true;
+    if (recordTokens(quorumClaim, findAgreedTokens([...answers.values()], quorumClaim.majority))) return true;
     const fatal = errors.filter(isFatalError);
     if (fatal.length > members.length - quorumClaim.majority) throw fatal[0];
     if (raises === maxRaises || answers.size < quorumClaim.majority || quorumClaim.isDone) return false;
@@ -162,13 +154,13 @@ async function sendTokenClaims(
     );
     return { member, settled };
   });
-  await waitForMembers(calls, () => findAgreedRun([...answers.values()], quorumClaim.majority) !== null, timeoutMs);
+  await waitForMembers(calls, () => findAgreedTokens([...answers.values()], quorumClaim.majority) !== null, timeoutMs);
   return { answers, errors };
 }
 
 function raiseFloor(answers: readonly Answer[], floor: bigint): bigint {
-  const runEnds = answers.map((answer) => (answer.state === "held" ? answer.token + BigInt(answer.tokenCount) : 0n));
-  return findHighest([floor, ...runEnds], floor + HALF_DAY);
+  const ends = answers.map((answer) => (answer.state === "held" ? answer.token + BigInt(answer.tokenCount) : 0n));
+  return findHighest([floor, ...ends], floor + HALF_DAY);
 }
 
 async function releaseTokenClaims(members: readonly Member[], tokenClaim: Claim, timeoutMs: number): Promise<void> {
@@ -190,17 +182,17 @@ async function releaseTokenClaims(members: readonly Member[], tokenClaim: Claim,
  * token, is replaced.
  */
 export function renewTokenClaims(member: Member, quorumClaims: readonly QuorumClaim[]): void {
-  const grantedClaims = quorumClaims.filter(({ token }) => token !== null);
+  const grantedClaims = quorumClaims.filter(({ tokens }) => tokens !== null);
   if (grantedClaims.length === 0) return;
   const onAnswers = (answers: readonly (Answer | undefined)[]): void => {
     for (const [index, quorumClaim] of grantedClaims.entries()) {
-      const { claim, token, isDone } = quorumClaim;
+      const { claim, tokens, isDone } = quorumClaim;
       const memberTokenClaim = quorumClaim.tokenClaim(member.index);
       const answer = answers[index];
-      const isDifferent = answer?.state === "held" && !memberTokenClaim.isReplaced && answer.token !== token;
-      if ((answer?.state !== "none" && !isDifferent) || isDone || token === null) continue;
+      const isDifferent = answer?.state === "held" && !memberTokenClaim.isReplaced && answer.token !== tokens?.token;
+      if ((answer?.state !== "none" && !isDifferent) || isDone || tokens === null) continue;
       memberTokenClaim.isReplaced = true;
-      sendTokenClaim(member, quorumClaim, createReplacementTokenClaim(claim, token)).catch(() => undefined); // the next renewal retries
+      sendTokenClaim(member, quorumClaim, createReplacementTokenClaim(claim, tokens.token)).catch(() => undefined); // the next renewal retries
     }
   };
   const tokenClaims = grantedClaims.map((quorumClaim) => getTokenClaim(quorumClaim, member.index));
@@ -270,37 +262,38 @@ export function hasHashedTokenKey(key: string): boolean {
 }
 
 /** The token range that a majority has granted; null: there is none. */
-function findAgreedRun(answers: readonly Answer[], majority: number): TokenRun | null {
-  return findSharedRun(
+function findAgreedTokens(answers: readonly Answer[], majority: number): TokenRange | null {
+  return findSharedTokens(
     answers.filter((answer) => answer.state === "held"),
     majority,
   );
 }
 
 /** The grants' tokens, from listed token claims, by the tag of the claim. */
-export function findRunsByTag(views: readonly ClaimView[], majority: number): ReadonlyMap<string, TokenRun> {
-  const runs = new Map<string, TokenRun[]>();
+export function findTokensByTag(views: readonly ClaimView[], majority: number): ReadonlyMap<string, TokenRange> {
+  const rangesByTag = new Map<string, TokenRange[]>();
   for (const view of views) {
     const { answer, tokenCount } = view;
     if (answer.state !== "held") continue;
     const tag = parseClaimTag(view);
     const replacedToken = /^\S+ (\d+)$/.exec(view.label)?.[1];
-    runs.set(tag, [
-      ...(runs.get(tag) ?? []),
+    rangesByTag.set(tag, [
+      ...(rangesByTag.get(tag) ?? []),
       replacedToken === undefined ? answer : { token: BigInt(replacedToken), tokenCount },
     ]);
   }
-  const runByTag = new Map<string, TokenRun>();
-  for (const [tag, sameTag] of runs) {
-    const run = findSharedRun(sameTag, majority);
-    if (run !== null) runByTag.set(tag, run);
+  const tokensByTag = new Map<string, TokenRange>();
+  for (const [tag, ranges] of rangesByTag) {
+    const tokens = findSharedTokens(ranges, majority);
+    if (tokens !== null) tokensByTag.set(tag, tokens);
   }
-  return runByTag;
+  return tokensByTag;
 }
 
-function findSharedRun(runs: readonly TokenRun[], majority: number): TokenRun | null {
+function findSharedTokens(ranges: readonly TokenRange[], majority: number): TokenRange | null {
   const countsByToken = new Map<bigint, number[]>();
-  for (const { token, tokenCount } of runs) countsByToken.set(token, [...(countsByToken.get(token) ?? []), tokenCount]);
+  for (const { token, tokenCount } of ranges)
+    countsByToken.set(token, [...(countsByToken.get(token) ?? []), tokenCount]);
   for (const [token, counts] of countsByToken)
     if (counts.length >= majority) return { token, tokenCount: Math.min(...counts) };
   return null;

@@ -118,6 +118,10 @@ describe.concurrent("a nested run whose wrapper is killed keeps the lock of the 
     expectNoOverlap(sandbox, [key as string, innerKey], after, outerCode),
   );
 
+  test.each(["SIGKILL", "SIGSTOP"] as const)("until its command has ended, if its watchdog got %s before", (name) =>
+    expectNoOverlap(sandbox, [`k11-${name}`, `k11-${name}-inner`], "; exit 5", 5, {}, name),
+  );
+
   test("on TCP, where only the lease keeps a lock", async () => {
     const server = sandbox.start(["serve", "--listen", "holdfast://127.0.0.1:0", "--state", "none", "--first-start"]);
     await until(() => server.out().includes("\n"), { within: 20_000, what: "the server's address" });

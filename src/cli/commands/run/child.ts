@@ -12,6 +12,7 @@ import { REFERENCE_VARIABLE } from "../../references.ts";
 import { toStartError } from "./executable.ts";
 import type { HeldLock } from "./held-lock.ts";
 import { ANCESTORS_VARIABLE, readReferences } from "./inherited-locks.ts";
+import { withProcessId } from "./nested-runs.ts";
 
 /** How the command ended. */
 export interface ChildExit {
@@ -65,7 +66,7 @@ export async function startChild(
   command: readonly [string, ...string[]],
   { env, hasOwnGroup, keepSessionSocket, runFile }: ChildOptions,
 ): Promise<Child> {
-  const [program, ...args] = command;
+  const [program, ...args] = withProcessId(command, process.env);
   const inherited = [
     ...(keepSessionSocket === null ? [] : [keepSessionSocket]),
     ...(runFile === null ? [] : [runFile.descriptor]),
@@ -74,7 +75,7 @@ export async function startChild(
   const { pid } = child;
   if (pid === undefined) {
     const error = await new Promise<NodeJS.ErrnoException>((resolve) => child.once("error", resolve));
-    throw toStartError(program, error);
+    throw toStartError(command[0], error);
   }
   const exited = new Promise<ChildExit>((resolve) => {
     child.once("exit", (code, signal) => resolve({ code, signal }));

@@ -25,7 +25,7 @@ import { checkCanOutlive, checkNotInherited, inheritedLock, ownLock } from "./he
 import type { InheritedLock } from "./inherited-locks.ts";
 import { splitInherited } from "./inherited-locks.ts";
 import { armWatchdog, monitorLease, toLostError } from "./lease-monitor.ts";
-import { waitForNestedWatchdogs } from "./nested-watchdogs.ts";
+import { signalNestedRuns, waitForNestedRuns } from "./nested-runs.ts";
 import type { RunOptions } from "./options.ts";
 import { checkGrace, defaultGraceMs } from "./options.ts";
 import type { Watchdog } from "./watchdog.ts";
@@ -171,8 +171,11 @@ async function runUnderLock(
   // a lost lock must not be restored by the next start of the server while the command works without it
   lock.lostSignal.addEventListener("abort", () => onLost === "ignore" && runFile?.remove(), { once: true });
   const outcome = await monitorLease({ lock, child, watchdog, onLost, graceMs, reporter });
-  if (lock.ownReference !== null)
-    await waitForNestedWatchdogs(lock.ownReference, () => reportNestedEnd(lock, reporter));
+  const { ownReference } = lock;
+  if (ownReference !== null) {
+    signals.forwardTo({ terminal: hasTty, send: (name) => signalNestedRuns(ownReference, name) });
+    await waitForNestedRuns(ownReference, () => reportNestedEnd(lock, reporter));
+  }
   if (runFile?.isKeptByServer !== true) runFile?.remove();
   const { wasHeld, isConfirmed } = await releaseLock(lock, holdAtLeast, reporter);
   // without a confirmation the file stays: the next start of the server reads in it how long to keep the lock
@@ -223,7 +226,7 @@ function forwardSignal(name: NodeJS.Signals, child: Child, watchdog: Watchdog | 
 }
 
 function reportNestedEnd({ keys }: HeldLock, reporter: Reporter): void {
-  reporter.info(`keeping ${quoteKeys(keys)}: a run inside this one was killed, and its watchdog is ending its command`);
+  reporter.info(`keeping ${quoteKeys(keys)}: a run inside this one was killed, and its command has not ended yet`);
 }
 
 /**

@@ -15,7 +15,7 @@ import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts"
 import { END_LINE } from "../../../server/runs/run-file-format.ts";
 import type { RunFile } from "../../../server/runs/run-file-writer.ts";
 import { CommandError, toFileLimitError } from "../../errors.ts";
-import { watchdogEnvironment } from "./nested-watchdogs.ts";
+import { watchdogEnvironment } from "./nested-runs.ts";
 import WATCHDOG_SCRIPT from "./watchdog.sh";
 
 /** The pause between attempts to connect to the next server. */

@@ -3,7 +3,12 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { expect, onTestFinished, test } from "vitest";
-import { waitForNestedWatchdogs, watchdogEnvironment } from "../../../../../src/cli/commands/run/nested-watchdogs.ts";
+import {
+  signalNestedRuns,
+  waitForNestedRuns,
+  watchdogEnvironment,
+  withProcessId,
+} from "../../../../../src/cli/commands/run/nested-runs.ts";
 import { probeProcess, readStartTime } from "../../../../../src/os/process-info.ts";
 import { publicTag } from "../../../../../src/util/ids.ts";
 import { until } from "../../../../support/until.ts";
@@ -13,7 +18,7 @@ const REFERENCE = "hf1.outer";
 /** A shell in place of a wrapper, and below it a process in place of its watchdog, which the launcher starts. */
 async function startPair(launcher = "setsid"): Promise<{ readonly wrapper: ChildProcess; readonly watchdog: number }> {
   const start = "$(cut -d' ' -f22 /proc/$$/stat)";
-  const script = `HOLDFAST_WATCHDOG="${start} other $1" ${launcher} sleep 60 >/dev/null & echo $!; wait`;
+  const script = `HOLDFAST_NESTED_RUN="watchdog ${start} other $1" ${launcher} sleep 60 >/dev/null & echo $!; wait`;
   const wrapper = spawn("sh", ["-c", script, "sh", publicTag(REFERENCE)], { stdio: ["ignore", "pipe", "inherit"] });
   const [line] = (await once(wrapper.stdout as NonNullable<typeof wrapper.stdout>, "data")) as [Buffer];
   const watchdog = Number(line);
@@ -35,7 +40,7 @@ async function kill(wrapper: ChildProcess): Promise<void> {
 async function isWaitedFor(watchdog: number, reference: string): Promise<boolean> {
   const start = readStartTime(watchdog) as string;
   let isWaiting = false;
-  await waitForNestedWatchdogs(reference, () => {
+  await waitForNestedRuns(reference, () => {
     isWaiting = true;
     setTimeout(() => process.kill(watchdog, "SIGKILL"), 100);
   });
@@ -70,9 +75,41 @@ test("nor does the timer of a watchdog, which has the same environment", async (
   expect(await isWaitedFor(watchdog, REFERENCE)).toBe(false);
 });
 
+test.each(["SIGKILL", "SIGSTOP"] as const)(
+  "a command whose wrapper and watchdog got %s keeps each run around it, until it ends, and gets its signals",
+  async (name) => {
+    const { wrapper, watchdog } = await startPair();
+    const [program, ...args] = withProcessId(["sh", "-c", "sleep 60 & echo $!; wait"], {
+      HOLDFAST_REFERENCE: REFERENCE,
+    });
+    const start = readStartTime("self") as string;
+    const launcher = `${[program, ...args].map((word) => `'${word}'`).join(" ")} & echo $!`.replaceAll(start, "0");
+    const shell = spawn("sh", ["-c", launcher], { stdio: ["ignore", "pipe", "inherit"] });
+    const lines: string[] = [];
+    shell.stdout.on("data", (chunk: Buffer) => lines.push(...chunk.toString().trim().split("\n")));
+    await until(() => lines.length === 2, { within: 10_000, what: "the command" });
+    process.kill(watchdog, name);
+    await kill(wrapper);
+    const processes = lines.map((line) => ({ pid: Number(line), start: readStartTime(Number(line)) as string }));
+    onTestFinished(() => {
+      for (const { pid } of processes) if (readStartTime(pid) !== null) process.kill(pid, "SIGKILL");
+    });
+    let isWaiting = false;
+    await waitForNestedRuns(REFERENCE, () => {
+      isWaiting = true;
+      setTimeout(() => signalNestedRuns(REFERENCE, "SIGTERM"), 100);
+    });
+    expect(isWaiting).toBe(true);
+    // what the command left in the background keeps nothing
+    expect(processes.map(({ pid, start }) => probeProcess(pid, start))).toEqual(["gone", "running"]);
+  },
+);
+
 test("a watchdog has the tags of all runs around it, never their references", () => {
   const env = { HOLDFAST_REFERENCE: REFERENCE, HOLDFAST_ANCESTORS: "hf1.a hf1.b" };
   const tags = [REFERENCE, "hf1.a", "hf1.b"].map(publicTag);
-  expect(watchdogEnvironment(env)).toEqual({ HOLDFAST_WATCHDOG: [readStartTime("self"), ...tags].join(" ") });
+  expect(watchdogEnvironment(env)).toEqual({
+    HOLDFAST_NESTED_RUN: ["watchdog", readStartTime("self"), ...tags].join(" "),
+  });
   expect(watchdogEnvironment({})).toEqual({});
 });
