@@ -161,3 +161,11 @@ export function isProcessAlive(pid: number): boolean {
   const stat = existsSync(`/proc/${pid}/stat`) ? readFileSync(`/proc/${pid}/stat`, "latin1") : "";
   return !/\) [ZX] /.test(stat);
 }
+
+/** The watchdog of a run, by its wrapper: the shell below it that is not the command. */
+export function findWatchdog(wrapper: number): number {
+  const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, "latin1").trim().split(" ").map(Number);
+  const watchdog = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-watchdog"));
+  if (watchdog === undefined) throw new Error("the wrapper has no watchdog");
+  return watchdog;
+}

@@ -1,18 +1,9 @@
 /** Runs inside runs, by the built command line. */
 
-import { readFileSync } from "node:fs";
 import { expect } from "vitest";
 import type { CliSandbox } from "./cli-sandbox.ts";
-import { PROGRAM } from "./cli-sandbox.ts";
+import { findWatchdog, PROGRAM } from "./cli-sandbox.ts";
 import { until } from "./until.ts";
-
-/** The watchdog of a run, by its wrapper. */
-function findWatchdog(wrapper: number): number {
-  const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, "latin1").trim().split(" ").map(Number);
-  const isWatchdog = (pid: number): boolean =>
-    readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-watchdog");
-  return children.find(isWatchdog) as number;
-}
 
 /**
  * Kills the wrapper of a nested run, whose command ignores TERM, while another run waits for the key of the outer run: it

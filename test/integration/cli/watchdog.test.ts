@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { build } from "esbuild";
 import { describe, expect, test } from "vitest";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
-import { cliSandbox, isProcessAlive } from "../../support/cli-sandbox.ts";
+import { cliSandbox, findWatchdog, isProcessAlive } from "../../support/cli-sandbox.ts";
 import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
@@ -26,14 +26,6 @@ function stubbornCommand(): { readonly script: string; heardTerm(): boolean; rou
   };
 }
 
-/** The watchdog of a wrapper: the shell below it that is not the child. */
-function watchdogPid(wrapper: number): number {
-  const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, "latin1").trim().split(" ").map(Number);
-  const watchdog = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-watchdog"));
-  if (watchdog === undefined) throw new Error("the wrapper has no guard");
-  return watchdog;
-}
-
 /** Shell text: true while the process lives; a zombie does not count. */
 function isRunning(pid: number): string {
   return `grep -qs '^State:.[^ZX]' /proc/${pid}/status`;
@@ -50,6 +42,26 @@ async function startTcpServer(): Promise<RunningCommand & { readonly url: string
   await until(() => server.out().includes("\n"), { within: 20_000, what: "the server's address" });
   return { ...server, url: `holdfast://${/holdfast:\/\/(\S+)/.exec(server.out())?.[1]}` };
 }
+
+describe.concurrent("a watchdog that was stopped or killed a moment before", () => {
+  // `pkill -f "holdfast run"` finds both, the wrapper and its watchdog
+  const stops = ["SIGSTOP", "SIGKILL", "SIGTERM"] as const;
+
+  test.each(stops)("passes signals on (%s)", async (name) => {
+    const run = await startWorkingRun(`stop-${name}`, []);
+    process.kill(findWatchdog(run.pid), name);
+    run.process.kill("SIGTERM");
+    expect((await run.ended).code).toBe(143);
+  });
+
+  test.each(stops)("does not delay the end of a run (%s)", async (name) => {
+    const { script, heardTerm } = stubbornCommand();
+    const run = await startWorkingRun(`end-${name}`, ["--max-hold", "1s", "--grace", "500ms"], script);
+    process.kill(findWatchdog(run.pid), name);
+    expect((await run.ended).code).toBe(122);
+    expect(heardTerm()).toBe(true);
+  });
+});
 
 describe.concurrent("when the wrapper is killed with -9", () => {
   test("the child gets TERM, and the next run starts only after the child has ended", async () => {
@@ -84,7 +96,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
 
   test("a child without its watchdog, too, keeps the lock on the socket as long as it lives", async () => {
     const first = await startWorkingRun("k3", []);
-    const watchdog = watchdogPid(first.pid);
+    const watchdog = findWatchdog(first.pid);
     // while stopped, a wrapper cannot notice that its watchdog is gone
     process.kill(first.pid, "SIGSTOP");
     process.kill(watchdog, "SIGKILL");
@@ -165,7 +177,7 @@ describe.concurrent("when the wrapper is killed with -9", () => {
 
   test("a watchdog that was killed is not replaced: signals still reach the command, and its exit code is that of the run", async () => {
     const first = await startWorkingRun("k5", [], "trap 'exit 7' TERM; while :; do sleep 0.02; done");
-    const watchdog = watchdogPid(first.pid);
+    const watchdog = findWatchdog(first.pid);
     process.kill(watchdog, "SIGKILL");
     // reaped by the wrapper: then the wrapper knows that it is dead
     await until(() => !existsSync(`/proc/${watchdog}`), { within: 20_000, what: "the end of the watchdog" });

@@ -221,7 +221,7 @@ async function createRunFile(
 
 /** Sends a signal to the command and the processes below it. A watchdog that was killed cannot find those any more. */
 function forwardSignal(name: NodeJS.Signals, child: Child, watchdog: Watchdog | null): void {
-  if (watchdog?.isAlive === true) watchdog.forwardSignal(name);
+  if (watchdog?.isAlive === true) watchdog.forwardSignal(name, () => child.signal(name));
   else child.signal(name);
 }
 

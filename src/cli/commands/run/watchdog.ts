@@ -5,13 +5,14 @@
  *
  * When the server ends, and with it the keep-session connection of the watchdog, a new watchdog with a connection to the next
  * server replaces the old one. So, on a Unix socket, the lock is kept until the watchdog has ended the child, even if the child
- * has closed the connection that it inherited. A watchdog that was killed is not replaced.
+ * has closed the connection that it inherited. A watchdog that was killed is not replaced; one that was stopped is continued.
  */
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import type { Socket } from "node:net";
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
+import { hasChildEnded } from "../../../os/process-info.ts";
 import { END_LINE } from "../../../server/runs/run-file-format.ts";
 import type { RunFile } from "../../../server/runs/run-file-writer.ts";
 import { CommandError, toFileLimitError } from "../../errors.ts";
@@ -20,6 +21,8 @@ import WATCHDOG_SCRIPT from "./watchdog.sh";
 
 /** The pause between attempts to connect to the next server. */
 const RECONNECT_INTERVAL_MS = 100;
+/** A watchdog that ends within this time after a signal was given to it may not have passed it on. */
+const FORWARD_MS = 500;
 
 /** The wrapper's side of the watchdog. */
 export interface Watchdog {
@@ -29,8 +32,8 @@ export interface Watchdog {
   watch(pid: number): void;
   /** The watchdog ends the child after `ms`, unless the wrapper calls this again before. */
   setDeadline(ms: number): void;
-  /** Passes a signal to the child and all processes below it. */
-  forwardSignal(name: NodeJS.Signals): void;
+  /** Passes a signal to the child and all processes below it. `sendDirectly`: called if the watchdog may have died before it did so. */
+  forwardSignal(name: NodeJS.Signals, sendDirectly: () => void): void;
   /** Sends TERM now and KILL after `ms`; settles when all processes below the child are gone. */
   terminate(ms: number): Promise<void>;
   /** Ends the watchdog, because the child has ended by itself. Settles when the watchdog is gone. */
@@ -115,7 +118,12 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog 
       leaseEndsAt = performance.now() + ms;
       shell.send(`lease ${formatSeconds(ms)}`);
     },
-    forwardSignal: (name) => shell.send(`signal ${name.slice(3)}`),
+    forwardSignal(name, sendDirectly) {
+      const { exited } = shell;
+      const sentAt = performance.now();
+      shell.send(`signal ${name.slice(3)}`);
+      void exited.then(() => performance.now() - sentAt < FORWARD_MS && sendDirectly());
+    },
     terminate(ms) {
       isStopped = true;
       return shell.terminate(ms);
@@ -129,6 +137,7 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog 
 
 /** One process of watchdog.sh. */
 interface Shell {
+  readonly exited: Promise<void>;
   isAlive(): boolean;
   send(line: string): void;
   /** Ends the child, TERM now and KILL after `ms`; settles when the shell has ended. */
@@ -165,9 +174,15 @@ async function startShell(options: WatchdogOptions, keepSessionSocket: Socket | 
   const { stdin } = sh;
   // the "exit" event reports a dead watchdog; without a listener the EPIPE would end the wrapper
   stdin?.on("error", () => undefined);
-  const send = (line: string): void => void stdin?.write(`${line}\n`);
+  const send = (line: string): void => {
+    stdin?.write(`${line}\n`);
+    // one that was stopped reads nothing, and the run would wait for it
+    if (state !== "ended") signalGroup(sh, "SIGCONT");
+  };
   return {
-    isAlive: () => state !== "ended",
+    exited,
+    // the event comes later than the end
+    isAlive: () => state !== "ended" && !hasChildEnded(sh.pid as number),
     send,
     terminate(ms) {
       if (state === "running") state = "ending";
@@ -190,11 +205,16 @@ function waitUntilStarted(child: ChildProcess): Promise<void> {
   return new Promise((_, reject) => child.once("error", reject));
 }
 
-/** Kills the shell and its timer, which have their own process group. If only the shell was killed, its timer still runs. */
-function killGroup({ pid }: ChildProcess): void {
+/** Kills the shell and its timer. If only the shell was killed, its timer still runs. */
+function killGroup(shell: ChildProcess): void {
+  signalGroup(shell, "SIGKILL");
+}
+
+/** Sends a signal to the shell and its timer, which have their own process group. */
+function signalGroup({ pid }: ChildProcess, name: NodeJS.Signals): void {
   if (pid === undefined) return;
   try {
-    process.kill(-pid, "SIGKILL");
+    process.kill(-pid, name);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
   }
