@@ -9,19 +9,23 @@ import { validateKey } from "../util/keys.ts";
 import { CommandError } from "./errors.ts";
 
 /** Exclusive, shared with other readers, or `permits` of `limit` permits. */
-export type LockMode = "exclusive" | "shared" | { readonly permits: number; readonly limit: number };
+export type RequestedMode = "exclusive" | "shared" | { readonly permits: number; readonly limit: number };
 
 /** Distinct keys and the mode for all of them. */
-export interface LockRequest {
+export interface RequestedLocks {
   readonly keys: readonly [string, ...string[]];
-  readonly mode: LockMode;
+  readonly mode: RequestedMode;
 }
 
 /**
  * Checks the keys and the mode given on the command line.
  * @throws CommandError usage
  */
-export function parseLockRequest(keys: readonly string[], shared: boolean, permits: string | undefined): LockRequest {
+export function parseLockRequest(
+  keys: readonly string[],
+  shared: boolean,
+  permits: string | undefined,
+): RequestedLocks {
   const [first, ...otherKeys] = new Set(keys.map((key) => validateKey(key)));
   if (first === undefined)
     throw new CommandError("usage", "no key given; for example: holdfast run nightly-report -- ./report.sh");
@@ -46,7 +50,7 @@ function parsePermits(text: string): { readonly permits: number; readonly limit:
 }
 
 /** The lock spec of one key. */
-export function toLockSpec(key: string, mode: LockMode): LockSpec {
+export function toLockSpec(key: string, mode: RequestedMode): LockSpec {
   if (mode === "exclusive") return { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
   return mode === "shared" ? { key, permits: 1, limit: ALL_PERMITS } : { key, ...mode };
 }
@@ -54,7 +58,7 @@ export function toLockSpec(key: string, mode: LockMode): LockSpec {
 /** Acquires the keys. With `wait: 0` it tries once, and returns null if a key is busy. */
 export async function acquire(
   locks: Locks,
-  { keys, mode }: LockRequest,
+  { keys, mode }: RequestedLocks,
   options: AcquireOptions,
 ): Promise<Lock | null> {
   const { wait, ...otherOptions } = options;
@@ -68,7 +72,7 @@ export async function acquire(
     : target.acquire({ ...options, ...permitOptions });
 }
 
-function toLockable(locks: Locks, key: string, mode: LockMode): Lockable<{ readonly permits?: number }> {
+function toLockable(locks: Locks, key: string, mode: RequestedMode): Lockable<{ readonly permits?: number }> {
   if (mode === "exclusive") return locks.mutex(key);
   return mode === "shared" ? locks.rw(key).read : locks.semaphore(key, mode.limit);
 }

@@ -6,7 +6,7 @@ import { describePause } from "../errors.ts";
 import type { ClaimView, Pause } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { CommandError, toCommandError } from "./errors.ts";
-import type { LockRequest } from "./lock-request.ts";
+import type { RequestedLocks } from "./lock-request.ts";
 import { acquire } from "./lock-request.ts";
 import type { Store } from "./open-store.ts";
 import { createSilenceError, openAdmin } from "./open-store.ts";
@@ -44,7 +44,7 @@ export interface WaitOptions {
  * Acquires the lock.
  * @throws CommandError timeout or busy (124), unreachable, also if the store has not answered at the end of the wait, paused, refused, deadlock, usage; the signal's reason on abort
  */
-export async function acquireWithProgress(store: Store, request: LockRequest, options: WaitOptions): Promise<Lock> {
+export async function acquireWithProgress(store: Store, request: RequestedLocks, options: WaitOptions): Promise<Lock> {
   const { waitMs, ttl, label, signal } = options;
   const reporter = createReporter(options);
   let isOver = false;
@@ -86,7 +86,7 @@ function remainingWaitMs(waitMs: number, startedAt: number = performance.now()):
   return waitMs === 0 ? 0 : Math.max(Math.ceil(startedAt + waitMs - performance.now()), SHORTEST_WAIT_MS);
 }
 
-async function findQueueStatus(store: Store, { keys }: LockRequest, label: string | null): Promise<QueueStatus> {
+async function findQueueStatus(store: Store, { keys }: RequestedLocks, label: string | null): Promise<QueueStatus> {
   // several keys are acquired in order: the claim waits for the first one that another claim holds
   let status: QueueStatus = { ahead: 0 };
   for (const key of [...keys].sort()) {
@@ -101,7 +101,7 @@ async function findQueueStatus(store: Store, { keys }: LockRequest, label: strin
 }
 
 /** For the end of a wait: null if the store does not answer soon. */
-async function findQueueStatusSoon(store: Store, request: LockRequest): Promise<QueueStatus | null> {
+async function findQueueStatusSoon(store: Store, request: RequestedLocks): Promise<QueueStatus | null> {
   const lookup = findQueueStatus(store, request, null).catch(() => null);
   return (await resultWithin(LOOKUP_TIMEOUT_MS, lookup)) ?? null;
 }
@@ -116,7 +116,7 @@ async function findRecoveryMs(store: Store): Promise<number> {
 
 async function toTimeoutError(
   store: Store,
-  request: LockRequest,
+  request: RequestedLocks,
   options: WaitOptions,
   blocked: LockTimeoutError["blocked"],
 ): Promise<CommandError> {
@@ -136,7 +136,7 @@ async function toTimeoutError(
 /** It is unknown whether the lock is free: this is no conflict. */
 function toUnansweredError(
   store: Store,
-  { keys }: LockRequest,
+  { keys }: RequestedLocks,
   { waitMs = 0 }: WaitOptions,
   cause: unknown,
 ): CommandError {
@@ -146,13 +146,13 @@ function toUnansweredError(
 }
 
 /** A single try while the store grants no new locks: it is unknown whether the lock is free. */
-function toPausedError({ keys }: LockRequest, { reason, remainingMs }: StorePausedError): CommandError {
+function toPausedError({ keys }: RequestedLocks, { reason, remainingMs }: StorePausedError): CommandError {
   const description = describeQueue({ ahead: 0, paused: { reason, remainingMs } });
   const details = { keys, reason, remainingMs: Math.ceil(remainingMs) };
   return new CommandError("paused", `cannot grant ${quoteKeys(keys)}: ${description}`, { details });
 }
 
-async function toBusyError(store: Store, request: LockRequest, options: WaitOptions): Promise<CommandError> {
+async function toBusyError(store: Store, request: RequestedLocks, options: WaitOptions): Promise<CommandError> {
   const status: QueueStatus = (await findQueueStatusSoon(store, request)) ?? { ahead: 0 };
   const { holder, paused } = status;
   const suffix = holder === undefined && paused === undefined ? "" : `: ${describeQueue({ ...status, ahead: 0 })}`;
@@ -163,7 +163,7 @@ async function toBusyError(store: Store, request: LockRequest, options: WaitOpti
 function toConflictError(
   kind: "timeout" | "busy",
   message: string,
-  { keys }: LockRequest,
+  { keys }: RequestedLocks,
   status: QueueStatus,
   { conflictExitCode }: WaitOptions,
 ): CommandError {
@@ -197,9 +197,12 @@ function toQueueStatus(views: readonly ClaimView[], key: string, label: string |
   const ahead = ownIndex === -1 ? queue.length : ownIndex;
   if (frontHolder === undefined) return { ahead };
   const { answer, ttlMs } = frontHolder;
-  const renewal =
-    answer.state === "held" && ttlMs !== "session" ? { renewedAgoMs: Math.max(ttlMs - answer.remainingMs, 0) } : {};
-  return { holder: frontHolder.label, heldForMs: frontHolder.heldMs ?? frontHolder.ageMs, ahead, ...renewal };
+  const heldForMs = frontHolder.heldMs ?? frontHolder.ageMs;
+  const status = { holder: frontHolder.label, heldForMs, ahead };
+  if (answer.state !== "held" || ttlMs === "session") return status;
+  const renewedAgoMs = Math.max(ttlMs - answer.remainingMs, 0);
+  // the rest of --hold-at-least is shorter than the lease was
+  return renewedAgoMs > heldForMs ? status : { ...status, renewedAgoMs };
 }
 
 /** `held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you` */

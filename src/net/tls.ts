@@ -64,7 +64,7 @@ function checkIdentityAs(name: string): NonNullable<ConnectionOptions["checkServ
 type TlsParameterNames = Readonly<Record<keyof TlsPaths, string>>;
 const OWN_NAMES: TlsParameterNames = { ca: "ca", cert: "cert", key: "key" };
 
-type TlsFiles = Pick<ConnectionOptions, "ca" | "cert" | "key">;
+type ClientTlsFiles = Pick<ConnectionOptions, "ca" | "cert" | "key">;
 
 /**
  * Returns a function that reads the files, to be called for each connection, so that renewed certificates are used. During
@@ -72,7 +72,7 @@ type TlsFiles = Pick<ConnectionOptions, "ca" | "cert" | "key">;
  * @throws StoreRefusedError naming a file that cannot be read or has the wrong content; TypeError for a certificate
  * without its key, or a key alone
  */
-export function createTlsFileReader(paths: TlsPaths, names: TlsParameterNames = OWN_NAMES): () => TlsFiles {
+export function createTlsFileReader(paths: TlsPaths, names: TlsParameterNames = OWN_NAMES): () => ClientTlsFiles {
   if ((paths.cert === undefined) !== (paths.key === undefined)) {
     throw new TypeError(`url must name both ${names.cert} and ${names.key}, or neither`);
   }
@@ -87,7 +87,7 @@ export function createTlsFileReader(paths: TlsPaths, names: TlsParameterNames = 
   };
 }
 
-function readTlsFiles({ ca, cert, key }: TlsPaths, names: TlsParameterNames): TlsFiles {
+function readTlsFiles({ ca, cert, key }: TlsPaths, names: TlsParameterNames): ClientTlsFiles {
   const files = {
     ...(ca !== undefined && { ca: readPem(ca, names.ca, "CERTIFICATE") }),
     ...(cert !== undefined && { cert: readPem(cert, names.cert, "CERTIFICATE") }),

@@ -10,9 +10,9 @@ import { redactUrl } from "../../../util/redact-url.ts";
 import { listInheritable } from "../../inherited-descriptors.ts";
 import { REFERENCE_VARIABLE } from "../../references.ts";
 import { toStartError } from "./executable.ts";
-import type { HeldLock } from "./held-lock.ts";
 import { ANCESTORS_VARIABLE, readReferences } from "./inherited-locks.ts";
 import { withProcessId } from "./nested-runs.ts";
+import type { RunLock } from "./run-lock.ts";
 
 /** How the command ended. */
 export interface ChildExit {
@@ -125,7 +125,7 @@ function sendSignal(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals
  */
 export function createChildEnvironment(
   env: NodeJS.ProcessEnv,
-  lock: HeldLock,
+  lock: RunLock,
   storeUrl: string | undefined,
 ): NodeJS.ProcessEnv {
   const child: NodeJS.ProcessEnv = {};

@@ -12,7 +12,7 @@ import type { ClaimInfo } from "../../../spi/claim-info.ts";
 import type { Claim, LockSpec } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
-import type { LockRequest } from "../../lock-request.ts";
+import type { RequestedLocks } from "../../lock-request.ts";
 import { toLockSpec } from "../../lock-request.ts";
 import { escapeControl, quoteKey } from "../../output.ts";
 import { findHeld, REFERENCE_VARIABLE } from "../../references.ts";
@@ -62,7 +62,11 @@ export function readReferences(env: NodeJS.ProcessEnv): string[] {
  * Separates the keys that outer runs hold from the keys to claim.
  * @throws CommandError deadlock (121) for a key that would wait for its own outer run
  */
-export async function splitInherited(locks: Locks, request: LockRequest, env: NodeJS.ProcessEnv): Promise<SplitLocks> {
+export async function splitInherited(
+  locks: Locks,
+  request: RequestedLocks,
+  env: NodeJS.ProcessEnv,
+): Promise<SplitLocks> {
   const ancestors = readReferences(env).flatMap((reference) =>
     decodeAncestor(reference).map((part) => ({ reference, part })),
   );

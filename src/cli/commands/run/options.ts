@@ -5,7 +5,7 @@ import type { AcquireFlags } from "../../acquire-flags.ts";
 import { parseConflictExitCode, parseTtl, parseWait } from "../../acquire-flags.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
-import type { LockRequest } from "../../lock-request.ts";
+import type { RequestedLocks } from "../../lock-request.ts";
 import { parseLockRequest } from "../../lock-request.ts";
 import type { OnLost } from "./lease-monitor.ts";
 
@@ -19,7 +19,7 @@ export interface RunFlags extends AcquireFlags {
 
 /** The checked options of a run. */
 export interface RunOptions {
-  readonly request: LockRequest;
+  readonly request: RequestedLocks;
   readonly command: readonly [string, ...string[]];
   readonly waitMs: number | undefined;
   readonly ttl: number | "session" | undefined;

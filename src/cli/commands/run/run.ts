@@ -20,14 +20,14 @@ import { acquireWithProgress } from "../../wait-reporter.ts";
 import type { Child, ChildExit } from "./child.ts";
 import { createChildEnvironment, hasTerminal, startChild, toExitCode } from "./child.ts";
 import { checkExecutable } from "./executable.ts";
-import type { HeldLock } from "./held-lock.ts";
-import { checkCanOutlive, checkNotInherited, inheritedLock, ownLock } from "./held-lock.ts";
 import type { InheritedLock } from "./inherited-locks.ts";
 import { splitInherited } from "./inherited-locks.ts";
-import { armWatchdog, monitorLease, toLostError } from "./lease-monitor.ts";
+import { armWatchdog, monitorLease } from "./lease-monitor.ts";
 import { signalNestedRuns, waitForNestedRuns } from "./nested-runs.ts";
 import type { RunOptions } from "./options.ts";
 import { checkGrace, defaultGraceMs } from "./options.ts";
+import type { RunLock } from "./run-lock.ts";
+import { checkCanOutlive, checkNotInherited, inheritedLock, ownLock } from "./run-lock.ts";
 import type { Watchdog } from "./watchdog.ts";
 import { startWatchdog } from "./watchdog.ts";
 
@@ -88,7 +88,7 @@ function withNothingRun(error: unknown): never {
 }
 
 /** Acquires the keys that no outer run holds, and joins the outer runs for the others. */
-async function acquireLocks(store: Store, options: LabelledOptions, signals: SignalHandler): Promise<HeldLock> {
+async function acquireLocks(store: Store, options: LabelledOptions, signals: SignalHandler): Promise<RunLock> {
   const { locks, driver, traits } = store;
   if (options.holdAtLeast !== undefined) checkCanOutlive(store);
   const splitting = splitInherited(locks, options.request, process.env);
@@ -100,13 +100,13 @@ async function acquireLocks(store: Store, options: LabelledOptions, signals: Sig
   const inheritedKeys = inherited.map((lock: InheritedLock) => lock.key);
   if (options.holdAtLeast !== undefined) checkNotInherited(inheritedKeys);
   const acquired = key === undefined ? null : await acquireOwn();
-  if (firstInherited === undefined) return acquired as HeldLock;
+  if (firstInherited === undefined) return acquired as RunLock;
   createReporter(options).debug(`joined ${quoteKeys(inheritedKeys)}, held by an outer run`);
   const lock = inheritedLock(acquired, [firstInherited, ...otherInherited], driver);
   if (options.graceMs !== undefined && lock.leaseMs !== null) checkGrace(options.graceMs, lock.leaseMs);
   return lock;
 
-  async function acquireOwn(): Promise<HeldLock> {
+  async function acquireOwn(): Promise<RunLock> {
     const { lease, fencing } = traits;
     const isSessionDefault = lease.endsWithConnection === true || !lease.claim;
     // a lock that outlives this process cannot belong to its session, and detaching cannot extend the lease
@@ -126,7 +126,7 @@ async function acquireLocks(store: Store, options: LabelledOptions, signals: Sig
  */
 async function runUnderLock(
   store: Store,
-  lock: HeldLock,
+  lock: RunLock,
   options: LabelledOptions,
   signals: SignalHandler,
 ): Promise<number> {
@@ -193,7 +193,7 @@ async function runUnderLock(
  */
 async function registerRun(
   store: Store,
-  { ownReference }: HeldLock,
+  { ownReference }: RunLock,
   options: LabelledOptions,
   { terminating }: SignalHandler,
 ): Promise<{ readonly keepSession: KeepSessionSocket | null; readonly runFile: RunFile | null }> {
@@ -225,7 +225,7 @@ function forwardSignal(name: NodeJS.Signals, child: Child, watchdog: Watchdog | 
   else child.signal(name);
 }
 
-function reportNestedEnd({ keys }: HeldLock, reporter: Reporter): void {
+function reportNestedEnd({ keys }: RunLock, reporter: Reporter): void {
   reporter.info(`keeping ${quoteKeys(keys)}: a run inside this one was killed, and its command has not ended yet`);
 }
 
@@ -235,7 +235,7 @@ function reportNestedEnd({ keys }: HeldLock, reporter: Reporter): void {
  * `isConfirmed`: false if the lock is meant to stay held and the store has not confirmed that.
  */
 async function releaseLock(
-  lock: HeldLock,
+  lock: RunLock,
   minHoldMs: number | undefined,
   reporter: Reporter,
 ): Promise<{ readonly wasHeld: boolean; readonly isConfirmed: boolean }> {
@@ -259,12 +259,11 @@ async function releaseLock(
   return { wasHeld, isConfirmed: problem === null };
 }
 
-function createLostError(lock: HeldLock, { code, signal }: ChildExit): CommandError {
+function createLostError(lock: RunLock, { code, signal }: ChildExit): CommandError {
   const reason = (lock.lostSignal.reason as { readonly reason?: string } | undefined)?.reason ?? "unknown";
   const ending = signal === null ? `had exited with ${code}` : `was ended by ${signal}`;
-  const { details } = toLostError(lock, "unknown");
   return new CommandError("lost", `lost ${quoteKeys(lock.keys)} (${reason}) before the command ended; it ${ending}`, {
-    details: { ...details, reason, command: { code, signal } },
+    details: { reason, command: { code, signal } },
   });
 }
 

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { createChildEnvironment } from "../../../../../src/cli/commands/run/child.ts";
-import type { HeldLock } from "../../../../../src/cli/commands/run/held-lock.ts";
+import type { RunLock } from "../../../../../src/cli/commands/run/run-lock.ts";
 
 const URL_WITH_PASSWORD = "postgres://app:s3cret@db:5432/app";
 
 function urlOfChild(env: NodeJS.ProcessEnv, urlFlag?: string): string | undefined {
-  const lock = { keys: ["k"], token: 1n, tokens: [1n], reference: "hf1.x" } as unknown as HeldLock;
+  const lock = { keys: ["k"], token: 1n, tokens: [1n], reference: "hf1.x" } as unknown as RunLock;
   return createChildEnvironment(env, lock, urlFlag).HOLDFAST_URL;
 }
 

@@ -12,7 +12,7 @@ import type { InheritedLock } from "./inherited-locks.ts";
 import { monitorParentLocks } from "./parent-lock-monitor.ts";
 
 /** Held keys, own or joined. */
-export interface HeldLock {
+export interface RunLock {
   readonly keys: readonly string[];
   /** The highest token of the own lock, else the token of a joined one. Null on a store without fencing. */
   readonly token: bigint | null;
@@ -42,7 +42,7 @@ export function ownLock(
   locks: Locks,
   lock: Lock,
   details: { readonly reference: string; readonly fencing: boolean; readonly leaseMs: number | null },
-): HeldLock {
+): RunLock {
   const { reference, fencing, leaseMs } = details;
   const heldAt = performance.now();
   let failure: unknown;
@@ -72,10 +72,10 @@ export function ownLock(
 
 /** Keys that outer runs hold, together with the own lock if there is one. */
 export function inheritedLock(
-  ownLock: HeldLock | null,
+  ownLock: RunLock | null,
   inherited: readonly [InheritedLock, ...InheritedLock[]],
   driver: Driver,
-): HeldLock {
+): RunLock {
   const tokens = new Map(inherited.map(({ key, token }) => [key, token]));
   for (const [index, key] of (ownLock?.keys ?? []).entries()) tokens.set(key, ownLock?.tokens?.[index] ?? 0n);
   const keys = [...tokens.keys()].sort();
