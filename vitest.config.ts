@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { ConformanceFirst } from "./scripts/test/conformance-first.ts";
 import { isVitestSuite, SUITES, toGlobs } from "./scripts/test/suites.ts";
 import { SummaryReporter } from "./scripts/test/summary-reporter.ts";
 import { textModules } from "./scripts/text-modules.ts";
@@ -21,6 +22,7 @@ export default defineConfig({
   test: {
     // more than the two cores of the smallest machine: most of their time tests wait, for leases, servers and processes
     maxWorkers: 3,
+    sequence: { sequencer: ConformanceFirst },
     // a busy machine makes a few seconds many
     testTimeout: process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000,
     setupFiles: ["test/support/setup/table-inspection.ts"],
@@ -31,7 +33,6 @@ export default defineConfig({
         name: suite.name,
         include: toGlobs(suite.tests),
         exclude: toGlobs(suite.excludes ?? []),
-        fileParallelism: suite.isSequential !== true,
         ...(suite.requires !== undefined && { globalSetup: ["test/support/setup/requirements.ts"] }),
         ...(suite.store === "redis" && { setupFiles: ["test/support/setup/redis-script-errors.ts"] }),
         ...(suite.isTypesOnly === true && {

@@ -34,8 +34,6 @@ export type VitestSuite = {
   readonly tests: readonly string[];
   readonly excludes?: readonly string[];
   readonly requires?: readonly Requirement[];
-  /** For tests with child processes and real time: another file at work would disturb them. */
-  readonly isSequential?: true;
   readonly hasCoverage?: true;
   /** Compiled, not run: files named *.test-d.ts. */
   readonly isTypesOnly?: true;
@@ -82,7 +80,6 @@ export const SUITES: readonly Suite[] = [
     name: "docs",
     tests: ["test/docs/"],
     requires: ["runtimes", "opentelemetry", "pino"],
-    isSequential: true,
   },
   {
     name: "bundlers",
@@ -117,7 +114,7 @@ export const SUITES: readonly Suite[] = [
     excludes: ["test/fault-injection/nemesis/"],
     requires: ["bindfs"],
   },
-  { name: "leader", tests: ["test/leader/"], requires: [...STORES], isSequential: true },
+  { name: "leader", tests: ["test/leader/"], requires: [...STORES] },
   { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis"] },
 ];
 
