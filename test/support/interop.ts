@@ -1,6 +1,6 @@
 /** Packages that only some tests need, and that are no dev dependencies: installed into a folder below test/interop. */
 
-import { execFileSync } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import {
   copyFileSync,
   existsSync,
@@ -14,8 +14,10 @@ import {
 } from "node:fs";
 import { createRequire } from "node:module";
 import { join, relative, resolve } from "node:path";
+import { promisify } from "node:util";
 import { assertOutsideOfTests } from "./outside-of-tests.ts";
 
+const run = promisify(execFile);
 const INTEROP = resolve("test/interop");
 const INSTALL_MS = 180_000;
 /** A binary for this platform is one file. */
@@ -47,6 +49,22 @@ export function installInterop(folder: string): string {
   const path = join(INTEROP, folder);
   installMissing(path);
   return path;
+}
+
+/** Installs these side by side: npm waits for most of the time. What another process installs just now is left to it. */
+export async function installInteropFolders(folders: readonly string[]): Promise<void> {
+  const install = async (folder: string): Promise<void> => {
+    const path = join(INTEROP, folder);
+    const lock = lockOf(path);
+    if (isInstalled(path) || !tryMakeFolder(lock)) return;
+    try {
+      console.log(`installing the packages of ${relative(".", path)}`);
+      await run("npm", npmArguments(path), { cwd: path, timeout: INSTALL_MS });
+    } finally {
+      rmSync(lock, { recursive: true, force: true });
+    }
+  };
+  await Promise.allSettled(folders.map(install));
 }
 
 /** Installs better-sqlite3 12 with its binary, which depends on the platform and on the version of Node: it may not be had. */
@@ -161,20 +179,19 @@ function installMissing(path: string): void {
   alone(path, () => {
     if (isInstalled(path)) return;
     console.log(`installing the packages of ${relative(".", path)}`);
-    const hasLockFile = existsSync(join(path, "package-lock.json"));
-    const command = hasLockFile ? ["ci"] : ["install", "--no-package-lock"];
-    execFileSync("npm", [...command, "--no-audit", "--no-fund", "--ignore-scripts"], {
-      cwd: path,
-      stdio: "pipe",
-      timeout: INSTALL_MS,
-    });
+    execFileSync("npm", npmArguments(path), { cwd: path, stdio: "pipe", timeout: INSTALL_MS });
   });
+}
+
+function npmArguments(path: string): string[] {
+  const hasLockFile = existsSync(join(path, "package-lock.json"));
+  const command = hasLockFile ? ["ci"] : ["install", "--no-package-lock"];
+  return [...command, "--no-audit", "--no-fund", "--ignore-scripts"];
 }
 
 /** Runs it while no other file of tests, in another process, installs into the folder. */
 function alone<T>(path: string, work: () => T): T {
-  const lock = join(path, "node_modules", ".installing");
-  mkdirSync(join(path, "node_modules"), { recursive: true });
+  const lock = lockOf(path);
   while (!tryMakeFolder(lock)) {
     const since = statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? Date.now();
     // of a process that was killed
@@ -186,6 +203,12 @@ function alone<T>(path: string, work: () => T): T {
   } finally {
     rmSync(lock, { recursive: true, force: true });
   }
+}
+
+/** The folder that is there while somebody installs into `path`. */
+function lockOf(path: string): string {
+  mkdirSync(join(path, "node_modules"), { recursive: true });
+  return join(path, "node_modules", ".installing");
 }
 
 function tryMakeFolder(path: string): boolean {

@@ -9,13 +9,24 @@ import type { Requirement } from "../../../scripts/test/suites.ts";
 import { isVitestSuite, SUITES } from "../../../scripts/test/suites.ts";
 import { compileCurator } from "../curator/contender-process.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
-import { installBetterSqlite3, installInterop, installPrisma } from "../interop.ts";
+import { installBetterSqlite3, installInterop, installInteropFolders, installPrisma } from "../interop.ts";
 import { installRuntimes } from "../runtimes.ts";
 import { installMariaDb, mariaDbUnavailableReason } from "../stores/mariadb.ts";
 import { installPgBouncer, pgBouncerUnavailableReason } from "../stores/pgbouncer.ts";
 import { installPostgres, postgresUnavailableReason } from "../stores/postgres.ts";
 import { installRedis, redisUnavailableReason } from "../stores/redis.ts";
 import { installZooKeeper } from "../stores/zookeeper.ts";
+
+/** Folders below test/interop with packages of npm. */
+const INTEROP_FOLDERS = {
+  "query-builders": "",
+  "better-sqlite3": "better-sqlite3",
+  frameworks: "frameworks",
+  opentelemetry: "opentelemetry",
+  pino: "pino",
+  bundlers: "bundlers",
+  jest: "jest",
+} as const;
 
 const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   redis: () => redisUnavailableReason() === null && installRedis(),
@@ -26,14 +37,14 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   curator: compileCurator,
   runtimes: installRuntimes,
   bindfs: installBindfs,
-  "query-builders": () => installInterop(""),
+  "query-builders": () => installInterop(INTEROP_FOLDERS["query-builders"]),
   "better-sqlite3": installBetterSqlite3,
   prisma: installPrisma,
-  frameworks: () => installInterop("frameworks"),
-  opentelemetry: () => installInterop("opentelemetry"),
-  pino: () => installInterop("pino"),
-  bundlers: () => installInterop("bundlers"),
-  jest: () => installInterop("jest"),
+  frameworks: () => installInterop(INTEROP_FOLDERS.frameworks),
+  opentelemetry: () => installInterop(INTEROP_FOLDERS.opentelemetry),
+  pino: () => installInterop(INTEROP_FOLDERS.pino),
+  bundlers: () => installInterop(INTEROP_FOLDERS.bundlers),
+  jest: () => installInterop(INTEROP_FOLDERS.jest),
   next: () => process.env.HOLDFAST_LONG === "1" && installInterop("next"),
 };
 
@@ -45,6 +56,17 @@ function installBindfs(): void {
 
 /** Vitest calls it. @param project that is about to be tested */
 export async function setup({ name }: { readonly name: string }): Promise<void> {
-  const suite = SUITES.filter(isVitestSuite).find((vitestSuite) => vitestSuite.name === name);
-  for (const requirement of suite?.requires ?? []) await INSTALLERS[requirement]();
+  for (const requirement of requirementsOf([name])) await INSTALLERS[requirement]();
+}
+
+/** Installs packages of npm that these suites require, all at once. What fails here is tried again by setup(), which reports it. */
+export async function installFoldersOf(names: readonly string[]): Promise<void> {
+  const requirements = requirementsOf(names);
+  const wanted = Object.entries(INTEROP_FOLDERS).filter(([name]) => requirements.has(name as Requirement));
+  await installInteropFolders(wanted.map(([, folder]) => folder));
+}
+
+function requirementsOf(names: readonly string[]): Set<Requirement> {
+  const suites = SUITES.filter(isVitestSuite).filter(({ name }) => names.includes(name));
+  return new Set(suites.flatMap(({ requires }) => requires ?? []));
 }
