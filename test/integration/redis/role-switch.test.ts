@@ -72,10 +72,11 @@ test.skipIf(redisUnavailableReason() !== null)(
       return { name, ...row, locks, other: createLocks(redisFromUrl(url, OPTIONS), { ttl: "20s" }) };
     });
     onTestFinished(async () => {
-      for (const { locks, other, end } of clients) {
+      const close = async ({ locks, other, end }: (typeof clients)[number]): Promise<void> => {
         await Promise.all([locks.close(), other.close()]);
         end?.();
-      }
+      };
+      await Promise.all(clients.map(close));
       masterAdmin.disconnect();
       replicaAdmin.disconnect();
       await proxy.close();
@@ -124,10 +125,8 @@ test.skipIf(redisUnavailableReason() !== null)(
       return { name, ...row, locks: createLocks(row.driver, { ttl: "20s" }) };
     });
     onTestFinished(async () => {
-      for (const { locks, end } of clients) {
-        await locks.close();
-        end?.();
-      }
+      await Promise.all(clients.map(({ locks }) => locks.close()));
+      for (const { end } of clients) end?.();
       await proxy.close();
       await master.stop();
       await replica.stop();

@@ -44,7 +44,8 @@ export async function startRedis(
   const stop = async (): Promise<void> => {
     const violations = await inspectRedisServer(port, child);
     await killAndCheckLog(child);
-    rmSync(folder, { recursive: true, force: true });
+    // the child that saves for it may outlive it by a moment
+    rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     throwOnViolations(violations);
   };
   return {
