@@ -9,7 +9,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { describe, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { builtFile } from "../support/built-file.ts";
 import { PROGRAM, sandboxEnvironment } from "../support/cli-sandbox.ts";
 import { freePort } from "../support/free-port.ts";
@@ -21,7 +21,8 @@ import { startRedisSentinels } from "../support/stores/redis-sentinel.ts";
 import { startZooKeeper } from "../support/stores/zookeeper.ts";
 import { until } from "../support/until.ts";
 
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
+// two stores at a time: most of the time a process is waited for, but all of their programs start at once
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000, maxConcurrency: 2 });
 
 /** After this time a process must have ended. A client library may have a timer of its own for as long as that. */
 const EXIT_MS = 2_000;
@@ -256,8 +257,9 @@ class Program {
   }
 }
 
-describe.each(STORES)("$name", ({ start, subjects }) => {
-  test("a process without a holder and a waiter ends, whatever the store does", async () => {
+test.concurrent.for(STORES)(
+  "$name: a process without a holder and a waiter ends, whatever the store does",
+  async ({ start, subjects }) => {
     const store = await start();
     // a process for each state: it has a client of each kind, for each use
     const clients = subjects.flatMap(({ create, canCache = true }) =>
@@ -279,5 +281,5 @@ describe.each(STORES)("$name", ({ start, subjects }) => {
       for (const program of programs) program.kill();
       await store.dispose();
     }
-  });
-});
+  },
+);

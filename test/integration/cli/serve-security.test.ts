@@ -70,7 +70,7 @@ async function stopServer(server: RunningCommand): Promise<void> {
   expect((await server.ended).code).toBe(0);
 }
 
-test("SIGHUP: new connections get the new certificate, while the old ones stay", async () => {
+test.concurrent("SIGHUP: new connections get the new certificate, while the old ones stay", async () => {
   const { server, url, port, folder, issuer, files, credential } = await startSecuredServer("certificate");
   const locks = await connect(url, { credential });
   const lock = await locks.acquire("k");
@@ -90,7 +90,7 @@ test("SIGHUP: new connections get the new certificate, while the old ones stay",
   await stopServer(server);
 });
 
-test("SIGHUP with invalid files keeps the old ones, and logs the error", async () => {
+test.concurrent("SIGHUP with invalid files keeps the old ones, and logs the error", async () => {
   const { server, url, port, files, accounts, credential } = await startSecuredServer("bad");
   const before = await certificateSerial(port, files.ca);
   writeFileSync(files.cert, "no certificate");
@@ -108,7 +108,7 @@ test("SIGHUP with invalid files keeps the old ones, and logs the error", async (
   await stopServer(server);
 });
 
-test("SIGHUP: two credentials are valid during a replacement, and a removed one is refused", async () => {
+test.concurrent("SIGHUP: two credentials are valid during a replacement, and a removed one is refused", async () => {
   const { server, url, at, admit, credential, hash } = await startSecuredServer("rotation");
   const run = (secret: string) =>
     sandbox.run(["run", "k", "--url", url, "--", "true"], { env: { HOLDFAST_CREDENTIAL: secret } });
@@ -134,7 +134,7 @@ test("SIGHUP: two credentials are valid during a replacement, and a removed one 
   await stopServer(server);
 });
 
-test("a run whose credential was removed says what the server said when it ends the command", async () => {
+test.concurrent("a run whose credential was removed says what the server said when it ends the command", async () => {
   const { server, url, admit, credential } = await startSecuredServer("removed");
   const args = [
     "run",
@@ -160,7 +160,7 @@ test("a run whose credential was removed says what the server said when it ends 
   await stopServer(server);
 });
 
-test("the credential can come from a file, which is read again for each connection", async () => {
+test.concurrent("the credential can come from a file, which is read again for each connection", async () => {
   const { server, url, folder, credential } = await startSecuredServer("file");
   const file = join(folder, "credential");
   writeFileSync(file, `${credential}\n`, { mode: 0o600 });
@@ -179,7 +179,7 @@ test("the credential can come from a file, which is read again for each connecti
   await stopServer(server);
 });
 
-test("one wrong credential too many is reported as such, by a command too, and a valid one is admitted", async () => {
+test.concurrent("one wrong credential too many is reported as such, by a command too, and a valid one is admitted", async () => {
   const { server, url, credential } = await startSecuredServer("many", "--limit", "failuresPerMinute=1");
   const run = (secret: string) =>
     sandbox.run(["run", "k", "--url", url, "--", "true"], { env: { HOLDFAST_CREDENTIAL: secret } });
@@ -193,7 +193,7 @@ test("one wrong credential too many is reported as such, by a command too, and a
   await stopServer(server);
 });
 
-test("the child of a run has no credential: a nested run that cannot authenticate ends with 77", async () => {
+test.concurrent("the child of a run has no credential: a nested run that cannot authenticate ends with 77", async () => {
   const { server, url, credential, folder } = await startSecuredServer("nested");
   const file = join(folder, "credential");
   writeFileSync(file, credential);
@@ -210,7 +210,7 @@ test("the child of a run has no credential: a nested run that cannot authenticat
   await stopServer(server);
 });
 
-test("an issuer in NODE_EXTRA_CA_CERTS is trusted, by name and by address", async () => {
+test.concurrent("an issuer in NODE_EXTRA_CA_CERTS is trusted, by name and by address", async () => {
   const { server, at, files, credential } = await startSecuredServer("extra");
   const env = { HOLDFAST_CREDENTIAL: credential, NODE_EXTRA_CA_CERTS: files.ca };
   for (const url of [at, at.replace("127.0.0.1", "localhost")]) {
@@ -224,7 +224,7 @@ test("an issuer in NODE_EXTRA_CA_CERTS is trusted, by name and by address", asyn
   await stopServer(server);
 });
 
-test("--tls-client-ca demands a client certificate, and --check works while the server runs", async () => {
+test.concurrent("--tls-client-ca demands a client certificate, and --check works while the server runs", async () => {
   const clients = createAuthority("clients");
   const folder = join(sandbox.folder, "clients");
   mkdirSync(folder);
@@ -244,7 +244,7 @@ test("--tls-client-ca demands a client certificate, and --check works while the 
   await stopServer(server);
 });
 
-test("HTTP for other machines speaks TLS, also with a reloaded certificate", async () => {
+test.concurrent("HTTP for other machines speaks TLS, also with a reloaded certificate", async () => {
   const { server, folder, issuer, files, credential } = await startSecuredServer("http", "--http", "0.0.0.0:0");
   const [, http] = server.out().trim().split("\n");
   expect(http).toMatch(/^HTTP on https:\/\/0\.0\.0\.0:\d+$/);
@@ -271,7 +271,7 @@ test("HTTP for other machines speaks TLS, also with a reloaded certificate", asy
   await stopServer(server);
 });
 
-test("SIGTERM: holders and waiters are notified, nothing more is granted, and the next start restores the table", async () => {
+test.concurrent("SIGTERM: holders and waiters are notified, nothing more is granted, and the next start restores the table", async () => {
   const { server, url, credential, folder, files, accounts, port } = await startSecuredServer("drain");
   const first = await connect(url, { credential });
   const second = await connect(url, { credential });
@@ -297,7 +297,7 @@ test("SIGTERM: holders and waiters are notified, nothing more is granted, and th
   await stopServer(next);
 });
 
-test("a second signal ends the server at once", async () => {
+test.concurrent("a second signal ends the server at once", async () => {
   const args = ["--listen", "holdfast://127.0.0.1:0", "--http", "127.0.0.1:0", "--state", "none", "--json"];
   const server = sandbox.start(["serve", ...args]);
   await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
@@ -322,7 +322,7 @@ test("a second signal ends the server at once", async () => {
   socket.destroy();
 });
 
-test("SIGHUP does not end a server that has nothing to reload", async () => {
+test.concurrent("SIGHUP does not end a server that has nothing to reload", async () => {
   const server = sandbox.start(["serve", "--listen", "holdfast://127.0.0.1:0", "--state", "none"]);
   await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
   server.process.kill("SIGHUP");

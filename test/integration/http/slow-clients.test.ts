@@ -60,7 +60,8 @@ async function startTlsServer() {
 
 const REQUEST_HEAD = "POST /v1/claims HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n";
 
-test("heads and bodies that trickle in are ended in time, and delay no other client", async () => {
+/** Heads and bodies that trickle in are ended in time, and delay no other client. */
+async function trickle(): Promise<void> {
   const { url, stats } = await startHttpServer();
   const heads = Array.from({ length: 100 }, () =>
     openRawConnection(url, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: "),
@@ -81,6 +82,8 @@ test("heads and bodies that trickle in are ended in time, and delay no other cli
     expect(held.status).toBe(201);
     await post(url, "/v1/claims/release", { reference: held.json.reference });
     longestMs = Math.max(longestMs, performance.now() - started);
+    // the other servers of this test have to work, too
+    await new Promise((resolve) => setTimeout(resolve, 20));
   }
   // generous, since other test files run beside this one; a client delayed by the slow ones would wait for ten seconds
   expect(longestMs).toBeLessThan(5_000);
@@ -94,38 +97,40 @@ test("heads and bodies that trickle in are ended in time, and delay no other cli
   clearInterval(writeTimer);
   for (const { socket } of bodies) socket.destroy();
   expect(stats().claims).toBe(0);
-}, 40_000);
+}
 
-test.each(["http", "https"])(
-  "%s: heads, bodies and handshakes of clients that keep writing, whatever the answer, end in time",
-  async (scheme) => {
-    const it = await (scheme === "http" ? startHttpServer() : startTlsServer());
-    const socketOptions = { allowHalfOpen: true, ...("ca" in it && { ca: it.ca, servername: "localhost" }) };
-    const head = "GET /health HTTP/1.1\r\nHost: localhost\r\n";
-    const lateConnection = openRawConnection(it.url, `${head}\r\n${head}X-A: `, socketOptions);
-    const slowConnections = [
-      openRawConnection(it.url, `${head}X-A: `, socketOptions),
-      openRawConnection(it.url, "GET /hea", socketOptions),
-      // behind a request that was answered
-      lateConnection,
-      // half of a TLS handshake, or of a method
-      openRawConnection(it.url, "\u0016\u0003\u0001", { allowHalfOpen: true }),
-    ];
-    const writeTimer = setInterval(() => {
-      for (const { socket } of slowConnections) if (socket.writable) socket.write("b");
-    }, 300);
-    onCleanup(() => clearInterval(writeTimer));
-    // each closes when it is destroyed: none ends its own side
-    await until(() => slowConnections.every(({ ended }) => ended()), {
-      within: 25_000,
-      what: "the end of the slow ones",
-    });
-    expect(lateConnection.text()).toContain("HTTP/1.1 200");
-    expect(lateConnection.text()).toContain("HTTP/1.1 408");
-    expect(slowConnections[0]?.text()).toContain('"code":"TIMEOUT"');
-  },
-  40_000,
-);
+/** Heads, bodies and handshakes of clients that keep writing, whatever the answer, end in time. */
+async function keepWriting(scheme: "http" | "https"): Promise<void> {
+  const it = await (scheme === "http" ? startHttpServer() : startTlsServer());
+  const socketOptions = { allowHalfOpen: true, ...("ca" in it && { ca: it.ca, servername: "localhost" }) };
+  const head = "GET /health HTTP/1.1\r\nHost: localhost\r\n";
+  const lateConnection = openRawConnection(it.url, `${head}\r\n${head}X-A: `, socketOptions);
+  const slowConnections = [
+    openRawConnection(it.url, `${head}X-A: `, socketOptions),
+    openRawConnection(it.url, "GET /hea", socketOptions),
+    // behind a request that was answered
+    lateConnection,
+    // half of a TLS handshake, or of a method
+    openRawConnection(it.url, "\u0016\u0003\u0001", { allowHalfOpen: true }),
+  ];
+  const writeTimer = setInterval(() => {
+    for (const { socket } of slowConnections) if (socket.writable) socket.write("b");
+  }, 300);
+  onCleanup(() => clearInterval(writeTimer));
+  // each closes when it is destroyed: none ends its own side
+  await until(() => slowConnections.every(({ ended }) => ended()), {
+    within: 25_000,
+    what: `the end of the slow ones of ${scheme}`,
+  });
+  expect(lateConnection.text()).toContain("HTTP/1.1 200");
+  expect(lateConnection.text()).toContain("HTTP/1.1 408");
+  expect(slowConnections[0]?.text()).toContain('"code":"TIMEOUT"');
+}
+
+// in one test, since each waits for the same ten seconds
+test("clients that trickle, or keep writing whatever the answer, are ended in time, by http and https, and delay no other", async () => {
+  await Promise.all([trickle(), keepWriting("http"), keepWriting("https")]);
+}, 40_000);
 
 test("a client that half-closes its connection while its request waits leaves no queue entry", async () => {
   const { url, stats } = await startHttpServer();

@@ -1,9 +1,8 @@
 // While another session keeps a table locked, processes have no more sessions than their pools, and nothing waits in the server for long.
 
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
-import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 
@@ -12,17 +11,6 @@ const POOL = 4;
 const LOCKED_MS = 8_000;
 
 withMariaDb((server) => {
-  let fixture: MysqlFixture;
-  const clients: Locks[] = [];
-  beforeEach(async () => {
-    fixture = createMysqlFixture(await server().freshDatabase());
-  });
-  afterEach(async () => {
-    for (const locks of clients.splice(0)) await locks.close();
-    await fixture.close();
-    await fixture.database.drop();
-  });
-
   /** Requests of every kind, each of which fails. */
   const startLoad = (locks: Locks, isOver: () => boolean): Promise<unknown> => {
     const repeat = async (call: (index: number) => Promise<unknown>): Promise<void> => {
@@ -35,13 +23,20 @@ withMariaDb((server) => {
     return Promise.all([...Array.from({ length: 20 }, () => repeat(acquire)), repeat(() => locks.list(""))]);
   };
 
-  describe.each([undefined, 1_500])("commandTimeoutMs: %j", (commandTimeoutMs) => {
-    test(`sessions of ${PROCESSES} processes under LOCK TABLES are those of their pools`, async () => {
+  // side by side, each in a database of its own
+  test.concurrent.for([undefined, 1_500])(
+    `sessions of ${PROCESSES} processes under LOCK TABLES are those of their pools: commandTimeoutMs %j`,
+    async (commandTimeoutMs, { onTestFinished }) => {
+      const fixture = createMysqlFixture(await server().freshDatabase());
       const driver = commandTimeoutMs === undefined ? {} : { commandTimeoutMs };
       const processes = Array.from({ length: PROCESSES }, () =>
         createLocks(fixture.driver({ driver, pool: { connectionLimit: POOL } }), { ttl: "30s" }),
       );
-      clients.push(...processes);
+      onTestFinished(async () => {
+        for (const locks of processes) await locks.close();
+        await fixture.close();
+        await fixture.database.drop();
+      });
       await Promise.all(processes.map((locks, index) => locks.acquire(`held ${index}`)));
       const other = fixture.pool({ pool: { connectionLimit: 2 } }).promise();
       const [locker, observer] = [await other.getConnection(), await other.getConnection()];
@@ -63,6 +58,6 @@ withMariaDb((server) => {
       // a call that has timed out is cancelled: its session may be seen ending beside the one that replaces it
       const ending = commandTimeoutMs === undefined ? 0 : PROCESSES;
       expect(most).toBeLessThanOrEqual(PROCESSES * POOL + ending);
-    });
-  });
+    },
+  );
 });

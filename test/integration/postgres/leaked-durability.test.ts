@@ -1,14 +1,13 @@
 // A grant survives a crash, and locks are kept, whatever another user of the pool has set in its sessions.
 
 import { Pool } from "pg";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
-import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
@@ -18,28 +17,6 @@ const TTL_MS = 2_000;
 // the server flushes what no commit waits for as seldom as it may
 withPostgres(
   (server) => {
-    let fixture: PostgresFixture;
-    let pool: Pool;
-    beforeEach(async () => {
-      fixture = await createPostgresFixture(server());
-    });
-    afterEach(async () => {
-      await pool.end();
-      await fixture.close();
-    });
-
-    const connectPool = (max: number): Pool => {
-      pool = new Pool({ connectionString: fixture.database.url, max });
-      // its sessions end with the server
-      pool.on("error", () => undefined);
-      return pool;
-    };
-    const openOn = async (client: Pool): Promise<Driver> => {
-      const driver = postgres(client, { silenceWarnings: ["durability"] });
-      await driver.open(NO_EVENTS);
-      return driver;
-    };
-
     /** Each is the last thing before the crash: a commit that is flushed flushes all before it. */
     const LAST_CALLS = {
       "a grant of a free key": (driver: Driver) => driver.claim(makeClaim("free")),
@@ -58,7 +35,16 @@ withPostgres(
     test.each(Object.keys(LAST_CALLS) as (keyof typeof LAST_CALLS)[])(
       "synchronous_commit = off in a session: %s survives a crash",
       async (name) => {
-        const driver = await openOn(connectPool(1));
+        const fixture = await createPostgresFixture(server());
+        const pool = new Pool({ connectionString: fixture.database.url, max: 1 });
+        // its session ends with the server
+        pool.on("error", () => undefined);
+        onTestFinished(async () => {
+          await pool.end();
+          await fixture.close();
+        });
+        const driver = postgres(pool, { silenceWarnings: ["durability"] });
+        await driver.open(NO_EVENTS);
         const [holder, waiting, renewed] = [makeClaim("released"), makeClaim("released"), makeClaim("renewed")];
         for (const claim of [holder, waiting, renewed]) await driver.claim(claim);
         const answer = await driver.claim(makeClaim("revoked"));
@@ -86,13 +72,20 @@ withPostgres(
       },
     );
 
-    describe.each([1, 2])("a pool of %i with a session that only reads", (max) => {
-      test("a lock is held for three leases, and another one is acquired and released", async () => {
-        const locks = createLocks(postgres(connectPool(max), { silenceWarnings: ["durability"] }), {
-          ttl: `${TTL_MS}ms`,
+    // side by side, each in a database of its own
+    test.concurrent.for([1, 2])(
+      "a pool of %i with a session that only reads: a lock is held for three leases, and another one is acquired and released",
+      async (max, { onTestFinished }) => {
+        const ownFixture = await createPostgresFixture(server());
+        const ownPool = new Pool({ connectionString: ownFixture.database.url, max });
+        const locks = createLocks(postgres(ownPool, { silenceWarnings: ["durability"] }), { ttl: `${TTL_MS}ms` });
+        onTestFinished(async () => {
+          await locks.close();
+          await ownPool.end();
+          await ownFixture.close();
         });
         const lock = await locks.acquire("key");
-        await pool.query("set default_transaction_read_only = on");
+        await ownPool.query("set default_transaction_read_only = on");
         const startedAt = performance.now();
         let count = 0;
         await until(
@@ -106,10 +99,9 @@ withPostgres(
         expect(count).toBeGreaterThan(20);
         lock.throwIfLost();
         expect(await lock.release()).toBe(true);
-        expect(await fixture.inspect()).toEqual([]);
-        await locks.close();
-      });
-    });
+        expect(await ownFixture.inspect()).toEqual([]);
+      },
+    );
   },
   { settings: { wal_writer_delay: "10000", fsync: "off" } },
 );

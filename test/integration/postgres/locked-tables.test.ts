@@ -1,9 +1,8 @@
 // While another session keeps a table locked, processes have no more sessions than their pools, and nothing waits in the server for long.
 
 import { Client } from "pg";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import type { Locks } from "../../../src/index.ts";
-import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 
@@ -15,12 +14,6 @@ const COUNT_SESSIONS =
 
 withPostgres(
   (server) => {
-    let fixture: PostgresFixture;
-    beforeEach(async () => {
-      fixture = await createPostgresFixture(server());
-    });
-    afterEach(() => fixture.close());
-
     /** Requests of every kind, each of which fails. */
     const startLoad = (locks: Locks, isOver: () => boolean): Promise<unknown> => {
       const repeat = async (call: (index: number) => Promise<unknown>): Promise<void> => {
@@ -33,8 +26,12 @@ withPostgres(
       return Promise.all([...Array.from({ length: 20 }, () => repeat(acquire)), repeat(() => locks.list(""))]);
     };
 
-    describe.each([undefined, 1_500])("commandTimeoutMs: %j", (commandTimeoutMs) => {
-      test(`sessions of ${PROCESSES} processes under LOCK TABLE are those of their pools, and one each that listens`, async () => {
+    // side by side, each in a database of its own
+    test.concurrent.for([undefined, 1_500])(
+      `sessions of ${PROCESSES} processes under LOCK TABLE are those of their pools, and one each that listens: commandTimeoutMs %j`,
+      async (commandTimeoutMs, { onTestFinished }) => {
+        const fixture = await createPostgresFixture(server());
+        onTestFinished(() => fixture.close());
         const driverOptions = { max: POOL, ...(commandTimeoutMs !== undefined && { commandTimeoutMs }) };
         const processes = Array.from({ length: PROCESSES }, () => fixture.locks({ ttl: "30s" }, driverOptions));
         await Promise.all(processes.map((locks, index) => locks.acquire(`held ${index}`)));
@@ -54,8 +51,8 @@ withPostgres(
         await Promise.all(loads);
         await Promise.all([locker.end(), observer.end()]);
         expect(most).toBeLessThanOrEqual(PROCESSES * (POOL + 1));
-      });
-    });
+      },
+    );
   },
   { settings: { log_min_messages: "fatal" } },
 );

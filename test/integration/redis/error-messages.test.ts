@@ -129,17 +129,20 @@ withRedis((server) => {
   describe("a server without a command that is needed", () => {
     const hiding = (command: string): Promise<RedisServer> => startServer("--rename-command", command, `X${command}`);
 
-    test.each(["EVAL", "EVALSHA", "SELECT", "SUBSCRIBE", "WAIT", "ZADD", "PUBLISH"])("%s", async (command) => {
-      const { port, url } = await hiding(command);
-      const explanation = `the server does not have ${command} (unknown command): it is older than Redis 6.2, or hides the command (rename-command): allow it, or use another server`;
-      const byUrl = await errorByUrl(
-        `${url}/${command === "SELECT" ? 3 : 0}${command === "WAIT" ? "?replicas=1" : ""}`,
-      );
-      expect(byUrl).toBe(fatal(port, explanation));
-      const options = { ...NO_WARNINGS, ...(command === "WAIT" && { replicas: { minAcks: 1 } }) };
-      const createRedis = (): RedisClient => createClient({ url, ...(command === "SELECT" && { database: 3 }) });
-      expect(await connectionError(() => createLocks(redis(createRedis, options)))).toBe(fatal(port, explanation));
-    });
+    test.concurrent.each(["EVAL", "EVALSHA", "SELECT", "SUBSCRIBE", "WAIT", "ZADD", "PUBLISH"])(
+      "%s",
+      async (command) => {
+        const { port, url } = await hiding(command);
+        const explanation = `the server does not have ${command} (unknown command): it is older than Redis 6.2, or hides the command (rename-command): allow it, or use another server`;
+        const byUrl = await errorByUrl(
+          `${url}/${command === "SELECT" ? 3 : 0}${command === "WAIT" ? "?replicas=1" : ""}`,
+        );
+        expect(byUrl).toBe(fatal(port, explanation));
+        const options = { ...NO_WARNINGS, ...(command === "WAIT" && { replicas: { minAcks: 1 } }) };
+        const createRedis = (): RedisClient => createClient({ url, ...(command === "SELECT" && { database: 3 }) });
+        expect(await connectionError(() => createLocks(redis(createRedis, options)))).toBe(fatal(port, explanation));
+      },
+    );
 
     test("SCRIPT is not needed, as the right to it is not", async () => {
       const { url } = await hiding("SCRIPT");
@@ -229,16 +232,25 @@ withRedis((server) => {
       const silentMessage =
         "not reached within 500 ms, no answer: does Redis use TLS on this port (else use redis://)?";
       const message = `LOCK_STORE_FAILED: could not open redis: redis 127.0.0.1:${secured.port}: `;
-      expect(await errorByUrl(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(message + silentMessage);
-      expect(await errorByNodeRedis(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(message + silentMessage);
-      expect(await errorByUrl(`rediss+cluster://127.0.0.1:${secured.port}`, 1_000)).toMatch(
-        /does Redis use TLS on this port/,
-      );
       const other = `LOCK_STORE_FAILED: could not open redis: redis 127.0.0.1:${port}: ${CLOSED}`;
-      expect(await errorByUrl(`redis://127.0.0.1:${port}`, 1_000)).toBe(other);
-      // it tries again until then, and must have been refused once
-      expect(await errorByNodeRedis(`redis://127.0.0.1:${port}`, 1_500)).toBe(other);
-      expect(await errorByUrl(`redis+cluster://127.0.0.1:${port}`, 1_000)).toBe(other);
+      // each ends when its time to connect is over
+      const errors = await Promise.all([
+        errorByUrl(`rediss://127.0.0.1:${secured.port}`, 500),
+        errorByNodeRedis(`rediss://127.0.0.1:${secured.port}`, 500),
+        errorByUrl(`rediss+cluster://127.0.0.1:${secured.port}`, 1_000),
+        errorByUrl(`redis://127.0.0.1:${port}`, 1_000),
+        // it tries again until then, and must have been refused once
+        errorByNodeRedis(`redis://127.0.0.1:${port}`, 1_500),
+        errorByUrl(`redis+cluster://127.0.0.1:${port}`, 1_000),
+      ]);
+      expect(errors).toEqual([
+        message + silentMessage,
+        message + silentMessage,
+        expect.stringMatching(/does Redis use TLS on this port/),
+        other,
+        other,
+        other,
+      ]);
     });
 
     test("with an unknown certificate, or one for another name", async () => {
@@ -313,7 +325,7 @@ withRedis((server) => {
       // 20 ms a key: half a minute, in which it answers every command
       const slowLoading = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
       const { url, port } = await startServer("--dir", ownFolder, ...slowLoading);
-      expect(await errorByNodeRedis(url)).toBe(
+      expect(await errorByNodeRedis(url, 1_000)).toBe(
         openMessage(port, "the server is still loading its data (LOADING): try again later"),
       );
       // ioredis waits for it without an error

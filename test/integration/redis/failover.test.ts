@@ -1,7 +1,8 @@
 /** A replica that is promoted without the last writes, and other losses: guardDataLoss, and the tokens afterwards. */
 
 import { Redis } from "ioredis";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { TestContext } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
@@ -28,26 +29,29 @@ import { until } from "../../support/until.ts";
 const TTL_MS = 3_000;
 const HOUR_MS = 3_600_000;
 
-/** A server of a pair, and a fixture for it. */
+type OnTestFinished = TestContext["onTestFinished"];
+
+/** A server of a pair, and a fixture for it. They end with the test, whatever was opened last first. */
 interface ServerSite<S extends RedisServer = RedisServer> {
   readonly server: S;
   readonly fixture: RedisFixture;
+  readonly onTestFinished: OnTestFinished;
 }
 
-let siteA: ServerSite;
-let siteB: ServerSite;
-const cleanups: (() => Promise<unknown> | undefined)[] = [];
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
-
-const openSite = <S extends RedisServer>(server: S, prefix?: string): ServerSite<S> => {
+const openSite = <S extends RedisServer>(server: S, onTestFinished: OnTestFinished, prefix?: string): ServerSite<S> => {
   const fixture = createRedisFixture(server.port, prefix === undefined ? {} : { prefix });
-  cleanups.push(
-    () => server.stop(),
-    () => fixture.close(),
-  );
-  return { server, fixture };
+  onTestFinished(() => server.stop(), 60_000);
+  onTestFinished(() => fixture.close(), 60_000);
+  return { server, fixture, onTestFinished };
+};
+
+/** A master that has been in use for long, and its replica. */
+const openPair = async (onTestFinished: OnTestFinished): Promise<readonly [ServerSite, ServerSite]> => {
+  const [master, replica] = await startRedisPair();
+  const siteA = openSite(master, onTestFinished);
+  const siteB = openSite(replica, onTestFinished, siteA.fixture.prefix);
+  await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
+  return [siteA, siteB];
 };
 
 const openDriver = ({ server, fixture }: ServerSite, options: RedisOptions = {}): Driver =>
@@ -55,7 +59,7 @@ const openDriver = ({ server, fixture }: ServerSite, options: RedisOptions = {})
 
 const openClient = (site: ServerSite, options: RedisOptions, ttl = TTL_MS): Locks => {
   const locks = createLocks(openDriver(site, options), { ttl, order: "strict" });
-  cleanups.push(() => locks.close());
+  site.onTestFinished(() => locks.close());
   return locks;
 };
 
@@ -82,27 +86,23 @@ const guardDataLoss = { maxTtlMs: TTL_MS };
 describe.skipIf(redisUnavailableReason() !== null)(
   "a fail-over and straight back to the same run of the same server",
   () => {
-    beforeEach(async () => {
-      const [master, replica] = await startRedisPair();
-      siteA = openSite(master);
-      siteB = openSite(replica, siteA.fixture.prefix);
-      await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
-    }, 60_000);
-
     /** What the other server granted while it was the master is unknown to it: it took over before, and was asked nothing. */
-    const failOverAndBack = async (): Promise<void> => {
+    const failOverAndBack = async ([siteA, siteB]: readonly [ServerSite, ServerSite]): Promise<void> => {
       await demoteMaster(siteA.fixture.admin, siteB.server);
       await promoteReplica(siteA.fixture.admin);
     };
 
-    test("is noticed: no lock is granted over a live holder, which keeps its lock and its token", async () => {
+    test.concurrent("is noticed: no lock is granted over a live holder, which keeps its lock and its token", async ({
+      onTestFinished,
+    }) => {
+      const [siteA, siteB] = await openPair(onTestFinished);
       const [one, two] = [openClient(siteA, { guardDataLoss }), openClient(siteA, { guardDataLoss })];
       await one.using("other", () => undefined);
       await two.using("other", () => undefined);
       await waitForReplicas(siteA.fixture.admin, 1);
       await promoteReplica(siteB.fixture.admin);
       const lock = await one.acquire("key");
-      await failOverAndBack();
+      await failOverAndBack([siteA, siteB]);
       const next = two.acquire("key", { wait: "30s" });
       let isGranted = false;
       next.then(
@@ -124,7 +124,10 @@ describe.skipIf(redisUnavailableReason() !== null)(
       expect((await next).token).toBeGreaterThan(lock.token);
     }, 60_000);
 
-    test("a master that becomes a writable replica grants nothing, though it has the id and the record of its master", async () => {
+    test.concurrent("a master that becomes a writable replica grants nothing, though it has the id and the record of its master", async ({
+      onTestFinished,
+    }) => {
+      const [siteA, siteB] = await openPair(onTestFinished);
       const guardOptions = { guardDataLoss: { maxTtlMs: 60_000 } };
       const lockClient = await siteA.fixture.open(openDriver(siteA, guardOptions));
       await promoteReplica(siteB.fixture.admin);
@@ -139,7 +142,10 @@ describe.skipIf(redisUnavailableReason() !== null)(
       await lockClient.driver.release(toReleases(here));
     }, 60_000);
 
-    test("without data loss no claim is delayed: a replica that leaves and returns, a save, a rewritten file", async () => {
+    test.concurrent("without data loss no claim is delayed: a replica that leaves and returns, a save, a rewritten file", async ({
+      onTestFinished,
+    }) => {
+      const [siteA, siteB] = await openPair(onTestFinished);
       const { admin } = siteA.fixture;
       const lockClient = await siteA.fixture.open(openDriver(siteA, { guardDataLoss: { maxTtlMs: 60_000 } }));
       const { replicationId } = await readRunRecord(admin, siteA.fixture.prefix);
@@ -158,7 +164,10 @@ describe.skipIf(redisUnavailableReason() !== null)(
       await lockClient.driver.release(toReleases(claim));
     }, 60_000);
 
-    test("a holder granted meanwhile that still waits there is placed again, in front of the earlier one", async () => {
+    test.concurrent("a holder granted meanwhile that still waits there is placed again, in front of the earlier one", async ({
+      onTestFinished,
+    }) => {
+      const [siteA, siteB] = await openPair(onTestFinished);
       const [one, two] = [openClient(siteA, { guardDataLoss }), openClient(siteA, { guardDataLoss })];
       const lostLock = await one.acquire("key");
       const next = two.acquire("key");
@@ -167,7 +176,7 @@ describe.skipIf(redisUnavailableReason() !== null)(
       await promoteReplica(siteB.fixture.admin);
       await lostLock.release();
       const lock = await next;
-      await failOverAndBack();
+      await failOverAndBack([siteA, siteB]);
       await until(async () => (await listHolders(siteA, "key"))[0] === lock.token, {
         within: 5_000,
         what: "the holder",
@@ -179,7 +188,10 @@ describe.skipIf(redisUnavailableReason() !== null)(
       expect(await lock.release()).toBe(true);
     }, 60_000);
 
-    test("a claim over several keys that still waits for one of them there is placed again in all of them", async () => {
+    test.concurrent("a claim over several keys that still waits for one of them there is placed again in all of them", async ({
+      onTestFinished,
+    }) => {
+      const [siteA, siteB] = await openPair(onTestFinished);
       const [one, two] = [openClient(siteA, { guardDataLoss }), openClient(siteA, { guardDataLoss })];
       const lostLock = await one.acquire("b");
       const next = two.all("a", "b").acquire();
@@ -188,7 +200,7 @@ describe.skipIf(redisUnavailableReason() !== null)(
       await promoteReplica(siteB.fixture.admin);
       await lostLock.release();
       const bothLocks = await next;
-      await failOverAndBack();
+      await failOverAndBack([siteA, siteB]);
       for (const key of ["a", "b"]) {
         await until(async () => (await listHolders(siteA, key))[0] === bothLocks.token, {
           within: 5_000,
@@ -214,24 +226,28 @@ describe.skipIf(unavailableReason !== null)(
   `tokens after the promotion of a replica whose clock is behind (${unavailableReason ?? "run"})`,
   () => {
     /** A master, and its replica whose clock is so far ahead. Gives what stops the clock of the master. */
-    const shifted = async (byMs: number): Promise<() => void> => {
+    const shifted = async (
+      byMs: number,
+      onTestFinished: OnTestFinished,
+    ): Promise<{ readonly siteA: ServerSite; readonly siteB: ServerSite; readonly stopClock: () => void }> => {
       const [master, replica] = await startRedisPair<ShiftedClockRedis, ShiftedClockRedis>(
         startShiftedClockRedis,
         startShiftedClockRedis,
       );
-      siteA = openSite(master);
-      siteB = openSite(replica, siteA.fixture.prefix);
+      const siteA = openSite(master, onTestFinished);
+      const siteB = openSite(replica, onTestFinished, siteA.fixture.prefix);
       replica.shift(byMs);
-      return () => master.freeze(Date.now() * 1_000);
+      return { siteA, siteB, stopClock: () => master.freeze(Date.now() * 1_000) };
     };
 
-    test.each([
+    test.concurrent.for([
       ["5 s", 5_000],
       ["an hour", HOUR_MS],
-    ])(
+    ] as const)(
       "by %s: with guardDataLoss they rise above all granted tokens, including those of missing hand-offs",
-      async (_, byMs) => {
-        const stopClock = await shifted(-byMs);
+      { timeout: 60_000 },
+      async ([, byMs], { onTestFinished }) => {
+        const { siteA, siteB, stopClock } = await shifted(-byMs, onTestFinished);
         stopClock(); // else the ceiling could be behind the last grant, where this machine is slow
         await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
         const shortGuard = { guardDataLoss: { maxTtlMs: 500 } };
@@ -256,11 +272,10 @@ describe.skipIf(unavailableReason !== null)(
         expect(after.token).toBeGreaterThan(granted.token);
         if (byMs === HOUR_MS) expect([granted.token, after.token]).toEqual([floor + 1n, floor + 2n]);
       },
-      60_000,
     );
 
-    test("by an hour: with replicas they never fall, without any pause", async () => {
-      await shifted(-HOUR_MS);
+    test.concurrent("by an hour: with replicas they never fall, without any pause", async ({ onTestFinished }) => {
+      const { siteA, siteB } = await shifted(-HOUR_MS, onTestFinished);
       const replicas = { minAcks: 1, timeoutMs: 4_000 };
       const lockClient = await siteA.fixture.open(openDriver(siteA, { replicas }));
       const { token } = await lockClient.claimHeld(makeClaim("key", { ttlMs: 500, tokenCount: 16 }));
@@ -272,13 +287,14 @@ describe.skipIf(unavailableReason !== null)(
       expect((await two.waitForGrant(next)).token).toBeGreaterThan(token + 15n);
     }, 60_000);
 
-    test.each([
+    test.concurrent.for([
       ["as much as a lease", TTL_MS + 1_000],
       ["an hour", HOUR_MS],
-    ])(
+    ] as const)(
       "a clock that is ahead by %s ends no lease of a holder: holders place their claims again",
-      async (_, byMs) => {
-        await shifted(byMs);
+      { timeout: 60_000 },
+      async ([, byMs], { onTestFinished }) => {
+        const { siteA, siteB } = await shifted(byMs, onTestFinished);
         await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
         const client = new Redis(siteA.server.port, "127.0.0.1");
         const locks = createLocks(
@@ -287,7 +303,7 @@ describe.skipIf(unavailableReason !== null)(
             ttl: TTL_MS,
           },
         );
-        cleanups.push(() => locks.close());
+        onTestFinished(() => locks.close());
         const lock = await locks.acquire("key");
         await waitForReplicas(siteA.fixture.admin, 1);
         await promoteReplica(siteB.fixture.admin);
@@ -308,11 +324,10 @@ describe.skipIf(unavailableReason !== null)(
         expect(await lock.release()).toBe(true);
         expect((await next).token).toBeGreaterThan(lock.token);
       },
-      60_000,
     );
 
-    test("a token floor far ahead raises the ceiling with its grant", async () => {
-      await shifted(0);
+    test.concurrent("a token floor far ahead raises the ceiling with its grant", async ({ onTestFinished }) => {
+      const { siteA, siteB } = await shifted(0, onTestFinished);
       await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
       const shortGuard = { guardDataLoss: { maxTtlMs: 500 } };
       const lockClient = await siteA.fixture.open(openDriver(siteA, shortGuard));
@@ -331,12 +346,16 @@ describe.skipIf(unavailableReason !== null)(
 );
 
 describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept", () => {
-  beforeEach(async () => {
-    siteA = openSite(await startRedis(["--appendonly", "yes", "--appendfsync", "always"]));
-    await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
-  }, 60_000);
+  const openOne = async (onTestFinished: OnTestFinished): Promise<ServerSite> => {
+    const site = openSite(await startRedis(["--appendonly", "yes", "--appendfsync", "always"]), onTestFinished);
+    await markLongInUse(site.fixture.admin, site.fixture.prefix);
+    return site;
+  };
 
-  test("is over for tokens at the next grant: they rise also after a flush that follows", async () => {
+  test.concurrent("is over for tokens at the next grant: they rise also after a flush that follows", async ({
+    onTestFinished,
+  }) => {
+    const siteA = await openOne(onTestFinished);
     const shortGuard = { guardDataLoss: { maxTtlMs: 500 } };
     const lockClient = await siteA.fixture.open(openDriver(siteA, shortGuard));
     const first = makeClaim("key", { ttlMs: 500 });
@@ -364,7 +383,10 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
     await two.driver.release(toReleases(third));
   }, 60_000);
 
-  test("again and again within the grace period leaves the floor unchanged, and a holder its token", async () => {
+  test.concurrent("again and again within the grace period leaves the floor unchanged, and a holder its token", async ({
+    onTestFinished,
+  }) => {
+    const siteA = await openOne(onTestFinished);
     const long = { guardDataLoss: { maxTtlMs: 60_000 } };
     const lockClient = await siteA.fixture.open(openDriver(siteA, long));
     const held = makeClaim("key");

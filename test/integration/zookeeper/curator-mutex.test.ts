@@ -72,30 +72,35 @@ test("Holdfast's and Curator's claims are granted in the order of their arrival"
   }
 }, 60_000);
 
-test.each(["ours", "theirs"] as const)(
-  "when %s are killed, holding and waiting, the others continue, and no two holders overlap",
-  async (victim) => {
-    const path = `/killed-${victim}`;
-    const { register, holdfast, curator } = await fixture.startContest();
-    const [dying, living] = victim === "ours" ? [holdfast, curator] : [curator, holdfast];
-    for (const name of ["dying-1", "dying-2"]) dying.send(`open ${name} mutex ${path}`);
-    for (const name of ["living-1", "living-2"]) living.send(`open ${name} mutex ${path}`);
-    for (const name of ["dying-1", "dying-2"]) dying.send(`cycles ${name} 1000 5`);
-    for (const name of ["living-1", "living-2"]) living.send(`cycles ${name} 1000 5`);
-    await until(() => new Set(register.entries).size === 4, { within: TIMEOUT_MS, what: "a turn for everybody" });
-    await until(() => [...register.holders].some((name) => name.startsWith("dying")), {
-      within: TIMEOUT_MS,
-      what: "a holder to kill",
-    });
-    await dying.kill();
-    const before = register.entries.length;
-    await until(() => register.entries.length >= before + 20, { within: TIMEOUT_MS, what: "the living to go on" });
-    expect(register.faults).toEqual([]);
-    expect(new Set(register.entries.slice(before))).toEqual(new Set(["living-1", "living-2"]));
-    await living.kill();
-  },
-  60_000,
-);
+/** One kind is killed, holding and waiting. */
+async function expectOthersToContinue(victim: "ours" | "theirs"): Promise<void> {
+  const path = `/killed-${victim}`;
+  const { register, holdfast, curator } = await fixture.startContest();
+  const [dying, living] = victim === "ours" ? [holdfast, curator] : [curator, holdfast];
+  for (const name of ["dying-1", "dying-2"]) dying.send(`open ${name} mutex ${path}`);
+  for (const name of ["living-1", "living-2"]) living.send(`open ${name} mutex ${path}`);
+  for (const name of ["dying-1", "dying-2"]) dying.send(`cycles ${name} 1000 5`);
+  for (const name of ["living-1", "living-2"]) living.send(`cycles ${name} 1000 5`);
+  await until(() => new Set(register.entries).size === 4, { within: TIMEOUT_MS, what: "a turn for everybody" });
+  await until(() => [...register.holders].some((name) => name.startsWith("dying")), {
+    within: TIMEOUT_MS,
+    what: "a holder to kill",
+  });
+  await dying.kill();
+  const before = register.entries.length;
+  await until(() => register.entries.length >= before + 20, {
+    within: TIMEOUT_MS,
+    what: `the living to go on without ${victim}`,
+  });
+  expect(register.faults).toEqual([]);
+  expect(new Set(register.entries.slice(before))).toEqual(new Set(["living-1", "living-2"]));
+  await living.kill();
+}
+
+// at the same time, since both wait for the end of a session
+test("when ours, or theirs, are killed, holding and waiting, the others continue, and no two holders overlap", async () => {
+  await Promise.all([expectOthersToContinue("ours"), expectOthersToContinue("theirs")]);
+}, 60_000);
 
 test("Curator's Revoker asks a Holdfast holder to release, and Holdfast asks Curator's", async () => {
   const path = "/revoked";
