@@ -113,7 +113,7 @@ test.concurrent.for(usable)(
     await holder.waitForReport("it", "held");
     const repair = damage(join(harness.directory, "state"));
     try {
-      const refusedRun = await runOnce(harness, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
+      const refusedRun = await runOnce(harness, ...JOURNALED_LEASE, "--wait", "4s", "--", "touch", "ran");
       expect((await refusedRun.ended).code).toBe(69);
       expect(refusedRun.err()).toMatch(/cannot write its state/);
       expect(existsSync(harness.path("ran"))).toBe(false);
@@ -240,7 +240,7 @@ test.concurrent.for(disks)(
       server.url,
       ...JOURNALED_LEASE,
       "--wait",
-      "10s",
+      "4s",
       "--",
       "touch",
       "ran",

@@ -60,7 +60,7 @@ withPostgres((server) => {
     await query("alter table holdfast.holdfast_1_buckets rename column highest_token to last_token");
     await query("update holdfast.holdfast_layout set revision = 4, oldest_caller = 2");
     await readAllTables();
-    const opening = fixture.driver({ connectTimeout: 8_000 }).open(NO_EVENTS);
+    const opening = fixture.driver({ connectTimeout: 5_000 }).open(NO_EVENTS);
     const refused = expect(opening).rejects.toThrow(/perhaps a dump.*pg_blocking_pids.*55P03/);
     let [longestMs, count] = [0, 0];
     let isOver = false;
