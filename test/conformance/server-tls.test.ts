@@ -1,9 +1,9 @@
-import { describe, test } from "vitest";
 import { testDriver } from "../client/suite.ts";
-import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import { createTlsServerStore, SERVER_SUITE_OPTIONS } from "../support/stores/server-store.ts";
+import { createLibraryRunner } from "../support/stores/sql-conformance.ts";
 
-testDriver({ describe, test: leakCheckedTest(test) }, "server over TLS", {
+// it differs from TCP in its sockets alone: what depends on those, and in long runs everything
+testDriver(createLibraryRunner(), "server over TLS", {
   ...SERVER_SUITE_OPTIONS,
   open: () => createTlsServerStore(),
   traits: { lease: { claim: true, sessionMs: 30_000 }, recall: "push" },
