@@ -39,7 +39,7 @@ async function stopServer(server: RunningCommand): Promise<string> {
   return err;
 }
 
-test("a flag wins over the environment, and the environment over the file", async () => {
+test.concurrent("a flag wins over the environment, and the environment over the file", async () => {
   const config = join(sandbox.folder, "precedence.json");
   writeFileSync(
     config,
@@ -60,7 +60,7 @@ test("a flag wins over the environment, and the environment over the file", asyn
   for (const server of [fromFile, fromEnvironment, fromFlag]) await stopServer(server);
 });
 
-test("all errors are reported at once, each with its origin", async () => {
+test.concurrent("all errors are reported at once, each with its origin", async () => {
   const config = join(sandbox.folder, "wrong.json");
   writeFileSync(
     config,
@@ -106,7 +106,7 @@ test("all errors are reported at once, each with its origin", async () => {
   expect(err).not.toContain("--state");
 });
 
-test("a wrong address is reported with the reason and the probable intention", async () => {
+test.concurrent("a wrong address is reported with the reason and the probable intention", async () => {
   const { code, err } = await sandbox.run([
     ...["serve", "--check", "--state", "none", "--http", "localhost:7421:1", "--limit", "foo=3"],
     ...[
@@ -135,7 +135,7 @@ test("a wrong address is reported with the reason and the probable intention", a
   ]);
 });
 
-test("for an invalid or ambiguous JSON file only the position is reported: the text could contain a store's password", async () => {
+test.concurrent("for an invalid or ambiguous JSON file only the position is reported: the text could contain a store's password", async () => {
   const config = join(sandbox.folder, "torn.json");
   for (const [text, told] of [
     ['{"store":redis://:s3cret@host}', `--config: ${config} is not valid JSON at character 10`],
@@ -149,14 +149,14 @@ test("for an invalid or ambiguous JSON file only the position is reported: the t
   }
 });
 
-test("with --json the same report is one object, its message without the usual prefix", async () => {
+test.concurrent("with --json the same report is one object, its message without the usual prefix", async () => {
   const { err } = await sandbox.run(["serve", "--json", "--listen", "holdfast://h:70000", "--limit", "keys=1"]);
   const { message, errors } = JSON.parse(err) as { message: string; errors: { where: string; message: string }[] };
   expect(errors.map(({ where }) => where)).toEqual(["--listen", "--limit"]);
   expect(message).toBe(errors.map((error) => `${error.where}: ${error.message}`).join("\n"));
 });
 
-test.each([
+test.concurrent.each([
   ["holdfast://0.0.0.0:0", "does not use TLS and requires no credentials"],
   ["holdfast://[::]:0", "does not use TLS and requires no credentials"],
   ["holdfast://example.test:0", "does not use TLS and requires no credentials"],
@@ -166,7 +166,7 @@ test.each([
   expect(err).toContain(`${listen} is reachable from other machines and ${reason}`);
 });
 
-test("holdfasts:// for other machines needs credentials, HTTP needs both; --insecure listens with a warning", async () => {
+test.concurrent("holdfasts:// for other machines needs credentials, HTTP needs both; --insecure listens with a warning", async () => {
   const { cert, key, accounts } = writeSecrets("exposed");
   const tls = ["--tls-cert", cert, "--tls-key", key, "--state", "none"];
   const unsecuredRun = await sandbox.run(["serve", "--listen", "holdfasts://0.0.0.0:0", ...tls]);
@@ -196,7 +196,7 @@ test("holdfasts:// for other machines needs credentials, HTTP needs both; --inse
   );
 });
 
-test("--check reports that the configuration is valid, and starts nothing", async () => {
+test.concurrent("--check reports that the configuration is valid, and starts nothing", async () => {
   const { cert, key, accounts, state } = writeSecrets("well");
   const args = [
     "--listen",
@@ -214,7 +214,7 @@ test("--check reports that the configuration is valid, and starts nothing", asyn
   expect(await sandbox.run(["serve", "--check"], { env })).toMatchObject({ code: 0, err: "" });
 });
 
-test("--check reports invalid certificates, credentials and state directories", async () => {
+test.concurrent("--check reports invalid certificates, credentials and state directories", async () => {
   const { folder, issuer, cert, key, accounts, state } = writeSecrets("unwell");
   const check = async (...args: string[]) => {
     const { code, err } = await sandbox.run(["serve", "--check", "--listen", "holdfasts://127.0.0.1:0", ...args]);
@@ -263,7 +263,7 @@ test("--check reports invalid certificates, credentials and state directories", 
   expect(file.err).toContain(`--state: ${text} is not a directory`);
 });
 
-test("--first-start works as a flag only; --check warns of the minute that it skips", async () => {
+test.concurrent("--first-start works as a flag only; --check warns of the minute that it skips", async () => {
   const listen = ["serve", "--listen", `holdfast+unix:${join(sandbox.folder, "socket")}`];
   const statelessCheck = await sandbox.run([...listen, "--state", "none", "--check"]);
   expect([statelessCheck.code, statelessCheck.err]).toEqual([
@@ -280,7 +280,7 @@ test("--first-start works as a flag only; --check warns of the minute that it sk
   expect([usedCheck.code, usedCheck.err]).toEqual([78, expect.stringContaining("this is not its first start")]);
 });
 
-test("an unusable path or address is named: a missing directory, an address in use, a path that is too long", async () => {
+test.concurrent("an unusable path or address is named: a missing directory, an address in use, a path that is too long", async () => {
   const missing = `holdfast+unix:${join(sandbox.folder, "none", "socket")}`;
   const noFolder = await sandbox.run(["serve", "--listen", missing, "--state", "none"]);
   expect(noFolder.code).toBe(69);
@@ -290,7 +290,7 @@ test("an unusable path or address is named: a missing directory, an address in u
   expect(long.err).toContain("the path of a socket has at most 103 bytes");
 });
 
-test("--store serves another store, which keeps its own state", async () => {
+test.concurrent("--store serves another store, which keeps its own state", async () => {
   const serve = ["serve", "--listen", "holdfast://127.0.0.1:0"];
   const urlOf = async (running: RunningCommand): Promise<string> =>
     `holdfast://${(await waitUntilReady(running))[0]?.replace(/.*\/\//, "")}`;
@@ -308,7 +308,7 @@ test("--store serves another store, which keeps its own state", async () => {
   expect(memoryRun.err).toContain("--store: memory: would be empty after a restart while clients still hold locks");
 });
 
-test("--limit changes a limit, --http serves HTTP, --json reports both", async () => {
+test.concurrent("--limit changes a limit, --http serves HTTP, --json reports both", async () => {
   const args = [
     "--listen",
     "holdfast://127.0.0.1:0",
@@ -331,7 +331,7 @@ test("--limit changes a limit, --http serves HTTP, --json reports both", async (
   expect(await stopServer(server)).toBe("");
 });
 
-test("the log has one JSON object a line, of the requested level, and no input can forge a line", async () => {
+test.concurrent("the log has one JSON object a line, of the requested level, and no input can forge a line", async () => {
   const { cert, key, accounts, ca } = writeSecrets("log");
   const args = ["--listen", "holdfasts://127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
   const server = sandbox.start(["serve", ...args, "--state", "none", "--log-format", "json"]);
@@ -361,7 +361,7 @@ test("the log has one JSON object a line, of the requested level, and no input c
   expect(await stopServer(quietServer)).toBe("");
 });
 
-test("the human log omits empty fields", async () => {
+test.concurrent("the human log omits empty fields", async () => {
   const url = `holdfast+unix:${join(sandbox.folder, "told")}`;
   const open = sandbox.start([
     "serve",
@@ -378,7 +378,7 @@ test("the human log omits empty fields", async () => {
   expect(err).toContain(`warning: a lock was revoked (key k, token ${token}, reason gone)\n`);
 });
 
-test("text from clients and operators is in quotes in the human log: it cannot look like further fields", async () => {
+test.concurrent("text from clients and operators is in quotes in the human log: it cannot look like further fields", async () => {
   const address = join(sandbox.folder, "quoted");
   const url = `holdfast+unix:${address}`;
   const open = sandbox.start(["serve", "--listen", `holdfast+unix:${address}`, "--state", join(sandbox.folder, "q")]);
@@ -397,7 +397,7 @@ test("text from clients and operators is in quotes in the human log: it cannot l
   expect(line.replace(/"(\\.|[^"\\])*"/g, '""')).toMatch(/\(key "", token \d+, reason ""(, label "")?\)$/);
 });
 
-test("every setting has a flag and a variable, and is in --help", async () => {
+test.concurrent("every setting has a flag and a variable, and is in --help", async () => {
   const { out } = await sandbox.run(["serve", "--help"]);
   const options = createServeOptions();
   for (const { long } of options) expect(out).toContain(long);

@@ -43,6 +43,6 @@ withMariaDb((server) => {
         },
       };
     };
-    testConnectionBreaks(`MariaDB by ${library}`, open, options);
+    testConnectionBreaks(`MariaDB by ${library}`, open, { ownStore: true, ...options });
   }
 });

@@ -65,6 +65,6 @@ withPostgres((server) => {
     "a url with postgres.js": [ofPostgresJsUrl],
   };
   for (const [name, [createDriver, options]] of Object.entries(libraries)) {
-    testConnectionBreaks(`PostgreSQL by ${name}`, () => open(createDriver), options);
+    testConnectionBreaks(`PostgreSQL by ${name}`, () => open(createDriver), { ownStore: true, ...options });
   }
 });

@@ -31,12 +31,14 @@ export interface BreakTestOptions {
   readonly caches?: boolean;
   /** false: the client is a single connection, which is not opened again. Then each close() lasts for seconds. */
   readonly reconnects?: boolean;
+  /** true: open() gives each test a store of its own. Then tests run side by side. */
+  readonly ownStore?: boolean;
 }
 
 export function testConnectionBreaks(
   name: string,
   open: () => Promise<BreakableStore>,
-  { caches = true, reconnects = true }: BreakTestOptions = {},
+  { caches = true, reconnects = true, ownStore = false }: BreakTestOptions = {},
 ): void {
   const withClients = async (run: (clients: Clients) => Promise<void>, options: LocksOptions = {}): Promise<void> => {
     const store = await open();
@@ -50,7 +52,7 @@ export function testConnectionBreaks(
     }
   };
 
-  const testEach = reconnects ? test : test.concurrent;
+  const testEach = ownStore ? test.concurrent : test;
   if (caches)
     testEach(`${name}: a cached lock is not granted from before the break`, () =>
       withClients(async (clients) => {
