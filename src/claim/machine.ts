@@ -7,6 +7,14 @@
  *   lost     was held and is no longer certainly held; the user was notified and has not released it yet
  *   done     nothing is left to do except the release
  *
+ * How sure the client is of a held claim:
+ *
+ *   sure         it may be given to another request of this client, if the store has answered a call for it that was sent in the
+ *                present epoch and enough of its lease is left (isReusable)
+ *   doubtful     a call failed, or the store's clock stepped: it counts as held until its deadline, but no other request gets it. The
+ *                effect "jeopardy" reports the beginning, "restored" the answer that ends it
+ *   unconfirmed  its lease has ended by the local clock, which may be a false alarm: it counts as not held until the store has answered
+ *
  * Invariants
  * - The lease-time rule (decision 0003): the client assumes the lease until
  *   `deadline = max(deadline, sentAt + 0.9 * min(answer.remainingMs, ttlMs))`, counted from when the answered call was SENT. The
@@ -18,8 +26,6 @@
  *   session claim on a store where silence does not end it (`survivesSilence`): there a passed deadline means "ask the
  *   store", and until the answer the claim is unconfirmed, which counts as not held.
  * - A failure means "unknown", never "lost": only the deadline, `none` or another token means lost.
- * - A held claim may be given to another request of the client only if the store has answered a call for it that was sent in the present
- *   epoch (isReusable). The effect "jeopardy" reports that it has become doubtful, "restored" that an answer has ended the doubt.
  * - A lost claim is released only when its holder's code has ended (or its lease certainly has): a release before that would
  *   let the next holder in while this one is still stopping.
  */
@@ -251,9 +257,8 @@ function grantClaim(
     token,
     tokenCount,
     grantedAtCall: callState.calls,
+    doubtfulSince: null,
     unconfirmedUntil: null,
-    confirmation: "sure",
-    confirmingEpoch: 0,
     isWanted: wasWanted || recalled,
     transfer: "none",
   };
@@ -307,7 +312,7 @@ function callStore(state: PendingState, now: number): Step {
 
 function stepHeld(state: HeldState, event: LiveEvent, now: number, settings: ClaimSettings): Step {
   if (event.type === "released") return endClaim(state, RELEASE_EFFECTS);
-  if (event.type === "maxHoldExceeded") return loseClaim(state, event.reason, now, settings);
+  if (event.type === "maxHoldExceeded") return loseClaim(state, "maxHold", now, settings);
   if (now >= (state.unconfirmedUntil ?? state.deadline)) {
     if (state.unconfirmedUntil !== null || !settings.survivesSilence) return loseClaim(state, "expired", now, settings);
     // silence does not end this claim: ask the store, and count it as not held until the answer
@@ -329,9 +334,8 @@ function stepHeld(state: HeldState, event: LiveEvent, now: number, settings: Cla
     case "recalled":
       return recallClaim(state);
     case "clockStepped": {
-      const doubtful: HeldState = { ...state, confirmation: "doubtful", confirmingEpoch: event.epoch };
-      const { state: next, effects } = requestRenewal(doubtful, now);
-      return { state: next, effects: state.confirmation === "sure" ? ["jeopardy", ...effects] : effects };
+      const { state: next, effects } = requestRenewal({ ...state, doubtfulSince: event.epoch }, now);
+      return { state: next, effects: state.doubtfulSince === null ? ["jeopardy", ...effects] : effects };
     }
     case "detaching":
       return { state: { ...state, transfer: event.isShortening ? "shortening" : "detaching" }, effects: NO_EFFECTS };
@@ -380,8 +384,8 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
       return requestRenewal({ ...state, deadline, callState }, now);
     }
     const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
-    const isDoubtful = state.confirmation === "doubtful" && event.epoch < state.confirmingEpoch;
-    const restored: readonly Effect[] = state.confirmation === "doubtful" && !isDoubtful ? ["restored"] : NO_EFFECTS;
+    const endsDoubt = state.doubtfulSince !== null && event.epoch >= state.doubtfulSince;
+    const restored: readonly Effect[] = endsDoubt ? ["restored"] : NO_EFFECTS;
     const held: HeldState = {
       ...state,
       callState: afterReply(state.callState, event.epoch),
@@ -389,8 +393,8 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
       dueAt,
       // a renewal may have lengthened the range
       tokenCount: answer.tokenCount,
+      doubtfulSince: endsDoubt ? null : state.doubtfulSince,
       unconfirmedUntil: null,
-      confirmation: isDoubtful ? "doubtful" : "sure",
     };
     if (!state.callState.callAgain) return recallIf(isRecalled, held, restored);
     return recallIf(isRecalled, afterRenewalSent(held, now), [...restored, "renew"]);
@@ -406,8 +410,9 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
 
 function onHeldFailure(state: HeldState, random: number, now: number, settings: ClaimSettings): Step {
   const callState = afterFailure(state.callState, now, random, settings.ttlMs);
-  const effects: readonly Effect[] = state.confirmation === "sure" ? ["jeopardy"] : NO_EFFECTS;
-  return { state: { ...state, callState, confirmation: "doubtful" }, effects };
+  const effects: readonly Effect[] = state.doubtfulSince === null ? ["jeopardy"] : NO_EFFECTS;
+  // any later answer ends this doubt; one that a step of the store's clock has begun ends no sooner
+  return { state: { ...state, callState, doubtfulSince: state.doubtfulSince ?? 0 }, effects };
 }
 
 function recallClaim(state: HeldState): Step {

@@ -75,12 +75,13 @@ export interface HeldState {
   readonly tokenCount: number;
   /** The last call sent before the grant was known: its answer may be older than the grant. */
   readonly grantedAtCall: number;
+  /**
+   * Not null: the claim is doubtful, since a call for it failed or the store's clock stepped. Only the answer to a call that was sent in
+   * this epoch or a later one ends that.
+   */
+  readonly doubtfulSince: number | null;
   /** Not null: the claim is unconfirmed until the store answers, and lost at this time without an answer. */
   readonly unconfirmedUntil: number | null;
-  /** "doubtful": a renewal failed, or the store's clock stepped, and the store has not confirmed the claim since. */
-  readonly confirmation: "sure" | "doubtful";
-  /** Answers of an earlier epoch end no doubt: the store's clock has stepped since. */
-  readonly confirmingEpoch: number;
   /** Another claim waits for this one, as the store has said. */
   readonly isWanted: boolean;
   readonly transfer: Transfer;
@@ -133,7 +134,7 @@ export type ClaimEvent =
   /** This machine was suspended for byMs, which the local clock did not count. */
   | { readonly type: "suspended"; readonly byMs: number }
   /** The holder has exceeded maxHold: the claim counts as lost although its lease has not ended. */
-  | { readonly type: "maxHoldExceeded"; readonly reason: LostReason }
+  | { readonly type: "maxHoldExceeded" }
   /** The claim was released or aborted, or its wait has timed out. */
   | { readonly type: "released" };
 
@@ -155,11 +156,11 @@ export type HeldAnswer = Extract<Answer, { state: "held" }>;
 
 /**
  * What the engine has to do, in order. ask, renew: send a `claim` or `renew` call with the number `callState.calls`.
- * grant: hand the lock to the waiter. wait: the first call has ended, and the claim is not granted: the store has queued it, or the call
- * is repeated. refuse: the keys are busy (`wait: false`). expire: the queue entry was lost; a new
- * claim may be made. reject: the store failed permanently. lose: report the loss to the holder. jeopardy, restored: the claim has
- * become doubtful; it is sure again. recall: another claim waits for this one, which is held. release: send a release until the store
- * has answered.
+ * grant: hand the lock to the waiter. wait: the first call has ended, and the claim is not granted: the store has queued it, or
+ * the call is repeated. refuse: the keys are busy (`wait: false`). expire: the queue entry was lost; a new claim may be made.
+ * reject: the store failed permanently. lose: report the loss to the holder. jeopardy, restored: the claim has become doubtful;
+ * it is sure again. recall: another claim waits for this one, which is held. release: send a release until the store has answered;
+ * only with the state "done".
  */
 export type Effect =
   | "ask"

@@ -226,7 +226,7 @@ export class Engine {
 
   /** The holder has exceeded maxHold: gives the lock up although its lease has not ended. */
   exceedMaxHold(activeClaim: ActiveClaim): void {
-    this.#apply(activeClaim, { type: "maxHoldExceeded", reason: "maxHold" }, this.clock.now());
+    this.#apply(activeClaim, { type: "maxHoldExceeded" }, this.clock.now());
   }
 
   /** A detach of the claim is sent now, with or without a shorter lease. */
@@ -358,9 +358,9 @@ export class Engine {
     activeClaim.state = state;
     if (isDone) this.#claims.delete(activeClaim.claim.id);
     for (const effect of effects) {
-      // the listener may have changed the state during an earlier effect
-      if (activeClaim.state !== state && effect !== "release") break;
       this.#performEffect(activeClaim, effect, now);
+      // the listener has released the claim meanwhile, for example: what that step says counts
+      if (activeClaim.state !== state) break;
     }
     const wakeAt = activeClaim.nextWakeAt();
     if (wakeAt === Number.POSITIVE_INFINITY) {
@@ -501,7 +501,7 @@ export class Engine {
     for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "suspended", byMs }, now);
   }
 
-  /** A step of the store's clock may have ended leases: every held claim is unconfirmed until it has been rechecked. */
+  /** A step of the store's clock may have ended leases: every held claim is doubtful until it has been rechecked. */
   #onStoreClockStep(now: number): void {
     const epoch = ++this.#epoch;
     for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "clockStepped", epoch }, now);

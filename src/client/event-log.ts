@@ -23,7 +23,7 @@ const LINES: { readonly [E in Exclude<keyof LockEvents, "requested" | "handedOff
     released: (detail) => ["debug", `released ${name(detail)}`],
     failed: (detail) => FAILED_LINES[detail.outcome](name(detail)),
     renewed: ({ error }) => (error === undefined ? ["debug", "renewed leases"] : ["debug", "renewal failed"]),
-    jeopardy: (detail) => ["warn", `the lease of ${name(detail)} is unconfirmed: a renewal failed or is late`],
+    jeopardy: (detail) => ["warn", `the lease of ${name(detail)} is in doubt: a renewal failed or is late`],
     restored: (detail) => ["info", `the lease of ${name(detail)} is confirmed again`],
     lost: (detail) => ["error", `lost ${name(detail)}: ${detail.reason}`],
     clockStep: ({ source }) =>

@@ -134,8 +134,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "an answer from before a step of the store's clock that ends the doubt",
     file: "src/claim/machine.ts",
-    find: 'state.confirmation === "doubtful" && event.epoch < state.confirmingEpoch',
-    replace: "event.epoch < 0",
+    find: 'state.doubtfulSince !== null && event.epoch >= state.doubtfulSince',
+    replace: "state.doubtfulSince !== null",
     tests: "test/unit/claim/machine-doubt.test.ts",
   },
   {

@@ -25,7 +25,7 @@ describe("doubt", () => {
     const machine = MachineFixture.answeredHeld().at(10_000).due();
     expect(machine.clockStepped(1).effects).toEqual(["jeopardy"]);
     expect(machine.answered(heldAnswer(), machine.call, 0).effects).toEqual(["renew"]);
-    expect(machine.state).toMatchObject({ confirmation: "doubtful" });
+    expect(machine.state).toMatchObject({ doubtfulSince: 1 });
     expect(isVerified(machine.state, 1)).toBe(false);
     expect(machine.answered(heldAnswer(), machine.call, 1).effects).toEqual(["restored"]);
     expect(isUsable(machine, 1)).toBe(true);

@@ -131,7 +131,7 @@ describe("a held claim", () => {
     expect(machine.at(3).answered(heldAnswer()).effects).toEqual([]);
   });
 
-  test("failed: unconfirmed once, tried again soon, restored by the next answer; the lease continues", () => {
+  test("failed: doubtful once, tried again soon, restored by the next answer; the lease continues", () => {
     const machine = MachineFixture.answeredHeld().at(10_000).due().at(10_100).failCall();
     expect(machine.effects).toEqual(["jeopardy"]);
     expect(machine.isHeld).toBe(true);
@@ -170,7 +170,7 @@ describe("a held claim", () => {
   });
 
   test("held for longer than maxHold: lost although the lease continues", () => {
-    const machine = MachineFixture.answeredHeld().at(5).apply({ type: "maxHoldExceeded", reason: "maxHold" });
+    const machine = MachineFixture.answeredHeld().at(5).apply({ type: "maxHoldExceeded" });
     expect(machine).toMatchObject({ effects: ["lose"], state: { status: "lost", reason: "maxHold" } });
   });
 

@@ -114,7 +114,7 @@ function toClaimEvent(
     case "suspended":
       return { type, byMs };
     case "maxHoldExceeded":
-      return { type: "maxHoldExceeded", reason: "maxHold" };
+      return { type: "maxHoldExceeded" };
     default:
       return { type: "due", random, withinMs: 0 };
   }

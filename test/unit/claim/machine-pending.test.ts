@@ -134,7 +134,7 @@ describe("an asking claim", () => {
   });
 
   test("ended for maxHold: ignored, since the claim is not held yet", () => {
-    const machine = new MachineFixture().apply({ type: "maxHoldExceeded", reason: "maxHold" });
+    const machine = new MachineFixture().apply({ type: "maxHoldExceeded" });
     expect(machine).toMatchObject({ effects: [], state: { status: "asking" } });
   });
 });

@@ -49,7 +49,7 @@ test("the logger receives each event with a level, a message and fields that JSO
     ["warn", "failed", 'the wait for "order:7" has ended without the lock'],
     ["debug", "failed", 'the request for "order:7" was cancelled'],
     ["error", "storeDown", "the store cannot be reached"],
-    ["warn", "jeopardy", 'the lease of "order:7" is unconfirmed: a renewal failed or is late'],
+    ["warn", "jeopardy", 'the lease of "order:7" is in doubt: a renewal failed or is late'],
     ["info", "storeUp", "the store answers again"],
     ["info", "restored", 'the lease of "order:7" is confirmed again'],
     ["error", "lost", 'lost "order:7": revoked'],
