@@ -9,8 +9,8 @@ export function believedUntil(sentAt: number, remainingMs: number, ttlMs: number
 }
 
 /**
- * The deadline after an answer. A call sent before a suspension extends nothing: more time has passed since than the local
- * clock has counted.
+ * The deadline after an answer. A call sent before a suspension extends nothing: more time has passed since than the
+ * local clock has counted.
  */
 export function extendDeadline(
   state: PendingState | HeldState,
@@ -27,8 +27,8 @@ export function extendDeadline(
 }
 
 /**
- * Renews a third of the lease after its start, which was before the send if the answer has less than the full ttl. Never at
- * once, since a store that does not extend the lease would then be called in a busy loop.
+ * Renews a third of the lease after its start, which was before the send if the answer has less than the full ttl.
+ * Never at once, since a store that does not extend the lease would then be called in a busy loop.
  */
 export function nextRenewalAt(sentAt: number, remainingMs: number, settings: ClaimSettings): number {
   const boundedMs = Math.min(remainingMs, settings.ttlMs);

@@ -9,25 +9,27 @@
  *
  * How sure the client is of a held claim:
  *
- *   sure         it may be given to another request of this client, if the store has answered a call for it that was sent in the
- *                present epoch and enough of its lease is left (isReusable)
- *   doubtful     a call failed, or the store's clock stepped: it counts as held until its deadline, but no other request gets it. The
- *                effect "jeopardy" reports the beginning, "restored" the answer that ends it
- *   unconfirmed  its lease has ended by the local clock, which may be a false alarm: it counts as not held until the store has answered
+ *   sure         it may be given to another request of this client, if the store has answered a call for it that was
+ *                sent in the present epoch and enough of its lease is left (isReusable)
+ *   doubtful     a call failed, or the store's clock stepped: it counts as held until its deadline, but no other
+ *                request gets it. The effect "jeopardy" reports the beginning, "restored" the answer that ends it
+ *   unconfirmed  its lease has ended by the local clock, which may be a false alarm: it counts as not held until the
+ *                store has answered
  *
  * Invariants
  * - The lease-time rule (decision 0003): the client assumes the lease until
- *   `deadline = max(deadline, sentAt + 0.9 * min(answer.remainingMs, ttlMs))`, counted from when the answered call was SENT. The
- *   store starts to count later, so with clock rates within 1 % its lease never ends first. A push does not move the
- *   deadline, and an answer that extended nothing at the store extends nothing here. Until the first answer the deadline
- *   follows from the requested ttl; if the answer has less, the answer counts. A grant whose deadline has passed when its
- *   answer arrives is not a grant: the claim is released, and a request that still wants the keys makes a new claim.
+ *   `deadline = max(deadline, sentAt + 0.9 * min(answer.remainingMs, ttlMs))`, counted from when the answered call was
+ *   SENT. The store starts to count later, so with clock rates within 1 % its lease never ends first. A push does not
+ *   move the deadline, and an answer that extended nothing at the store extends nothing here. Until the first answer
+ *   the deadline follows from the requested ttl; if the answer has less, the answer counts. A grant whose deadline has
+ *   passed when its answer arrives is not a grant: the claim is released, and a request that still wants the keys makes
+ *   a new claim.
  * - The same deadline ends every state, so no id is used longer than the store may remember it. The only exception is a
  *   session claim on a store where silence does not end it (`survivesSilence`): there a passed deadline means "ask the
  *   store", and until the answer the claim is unconfirmed, which counts as not held.
  * - A failure means "unknown", never "lost": only the deadline, `none` or another token means lost.
- * - A lost claim is released only when its holder's code has ended (or its lease certainly has): a release before that would
- *   let the next holder in while this one is still stopping.
+ * - A lost claim is released only when its holder's code has ended (or its lease certainly has): a release before that
+ *   would let the next holder in while this one is still stopping.
  */
 
 import type { LostReason } from "../errors.ts";
@@ -84,8 +86,9 @@ export function isHeld(state: ClaimState, now: number): boolean {
 }
 
 /**
- * Has the store answered a call for the held claim that was sent in this epoch, the present one? If not, it must not be given to another
- * request: a store that came back empty, or whose clock stepped, may have granted the lock to another client.
+ * Has the store answered a call for the held claim that was sent in this epoch, the present one? If not, it must not be
+ * given to another request: a store that came back empty, or whose clock stepped, may have granted the lock to another
+ * client.
  */
 export function isVerified(state: ClaimState, epoch: number): boolean {
   return state.status === "held" && state.callState.answeredEpoch === epoch;
@@ -214,7 +217,8 @@ function onPendingAnswer(state: PendingState, event: AnsweredEvent, now: number,
   switch (answer.state) {
     case "held": {
       const deadline = extendDeadline(state, event, answer.remainingMs, settings);
-      // the granted lease has already ended by the local clock: not a grant, though the store may still count it as held
+      // the granted lease has already ended by the local clock: not a grant, though the store may still count it as
+      // held
       if (now >= deadline) return endClaim({ ...state, callState }, RELEASE_AND_EXPIRE);
       const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
       return grantClaim({ ...state, callState, deadline }, answer, dueAt, callAgain, now, settings);
@@ -437,8 +441,8 @@ function afterRenewalSent(state: HeldState, now: number): HeldState {
 }
 
 /**
- * Counts the suspension as elapsed time. If that ends the lease, the claim is unconfirmed until the store has answered: not
- * lost yet (decision 0010), since it may be a false alarm (the wall clock was set).
+ * Counts the suspension as elapsed time. If that ends the lease, the claim is unconfirmed until the store has answered:
+ * not lost yet (decision 0010), since it may be a false alarm (the wall clock was set).
  */
 function onSuspend(state: HeldState, byMs: number, now: number, settings: ClaimSettings): Step {
   const deadline = state.deadline - byMs;

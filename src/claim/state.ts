@@ -1,6 +1,6 @@
 /**
- * The settings, states, events and effects of the claim machine, which is in machine.ts, and the state of a claim's calls to
- * the store.
+ * The settings, states, events and effects of the claim machine, which is in machine.ts, and the state of a claim's
+ * calls to the store.
  */
 
 import type { LostReason } from "../errors.ts";
@@ -76,8 +76,8 @@ export interface HeldState {
   /** The last call sent before the grant was known: its answer may be older than the grant. */
   readonly grantedAtCall: number;
   /**
-   * Not null: the claim is doubtful, since a call for it failed or the store's clock stepped. Only the answer to a call that was sent in
-   * this epoch or a later one ends that.
+   * Not null: the claim is doubtful, since a call for it failed or the store's clock stepped. Only the answer to a call
+   * that was sent in this epoch or a later one ends that.
    */
   readonly doubtfulSince: number | null;
   /** Not null: the claim is unconfirmed until the store answers, and lost at this time without an answer. */
@@ -87,8 +87,9 @@ export interface HeldState {
   readonly transfer: Transfer;
 }
 /**
- * "detaching": another client may have the claim, and the store may not recall it any more, so that no other request here may use it.
- * "shortening": the same, and its lease is being shortened, which a renewal would undo. Neither is ever reset: the answer may be lost.
+ * "detaching": another client may have the claim, and the store may not recall it any more, so that no other request
+ * here may use it. "shortening": the same, and its lease is being shortened, which a renewal would undo. Neither is
+ * ever reset: the answer may be lost.
  */
 type Transfer = "none" | "detaching" | "shortening";
 
@@ -123,7 +124,10 @@ export type ClaimEvent =
   | { readonly type: "notified" }
   /** A recall push: another claim waits for this one. */
   | { readonly type: "recalled" }
-  /** The store's clock stepped, so that the lease of an earlier answer may have ended. The epoch is that of calls sent from now on. */
+  /**
+   * The store's clock stepped, so that the lease of an earlier answer may have ended. The epoch is that of calls sent
+   * from now on.
+   */
   | { readonly type: "clockStepped"; readonly epoch: number }
   /** A detach was sent, with or without a shorter lease. */
   | { readonly type: "detaching"; readonly isShortening: boolean }
@@ -144,8 +148,8 @@ export interface AnsweredEvent {
   readonly call: number;
   readonly sentAt: number;
   /**
-   * The epoch in which the call was sent. Each break of the store's connection and each step of its clock begins another: an answer to a
-   * call that was sent before may be that of a store that has lost the claim since.
+   * The epoch in which the call was sent. Each break of the store's connection and each step of its clock begins
+   * another: an answer to a call that was sent before may be that of a store that has lost the claim since.
    */
   readonly epoch: number;
   readonly answer: Answer;
@@ -156,11 +160,11 @@ export type HeldAnswer = Extract<Answer, { state: "held" }>;
 
 /**
  * What the engine has to do, in order. ask, renew: send a `claim` or `renew` call with the number `callState.calls`.
- * grant: hand the lock to the waiter. wait: the first call has ended, and the claim is not granted: the store has queued it, or
- * the call is repeated. refuse: the keys are busy (`wait: false`). expire: the queue entry was lost; a new claim may be made.
- * reject: the store failed permanently. lose: report the loss to the holder. jeopardy, restored: the claim has become doubtful;
- * it is sure again. recall: another claim waits for this one, which is held. release: send a release until the store has answered;
- * only with the state "done".
+ * grant: hand the lock to the waiter. wait: the first call has ended, and the claim is not granted: the store has
+ * queued it, or the call is repeated. refuse: the keys are busy (`wait: false`). expire: the queue entry was lost; a
+ * new claim may be made. reject: the store failed permanently. lose: report the loss to the holder. jeopardy, restored:
+ * the claim has become doubtful; it is sure again. recall: another claim waits for this one, which is held. release:
+ * send a release until the store has answered; only with the state "done".
  */
 export type Effect =
   | "ask"

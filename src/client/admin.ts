@@ -41,7 +41,7 @@ export async function listClaims(client: Client, keyPrefix: string): Promise<rea
   return items.map((view) => {
     const info = toClaimInfo(view, prefix);
     const idleSince = unusedSince.get(view.tag);
-    return idleSince === undefined ? info : { ...info, unusedMs: Math.floor(now - idleSince) };
+    return idleSince == null ? info : { ...info, unusedMs: Math.floor(now - idleSince) };
   });
 }
 

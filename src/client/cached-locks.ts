@@ -1,11 +1,15 @@
 /**
- * Cached locks: grants that a client keeps while no request uses them, so that the next request here costs no call (grant.ts). This is the
- * list of those of one client, and what it has learned from earlier ones.
+ * The list of the cached locks of one client, and what it has learned from earlier ones: which names it does not cache
+ * for a while, and how many tokens a claim should request. A cached lock is a grant that the client keeps while no
+ * request uses it, so that the next request here costs no call.
  *
- *   used -> idle      after the last release, if the local queue may keep the claim
- *   idle -> used      by the next local request, if it may still be used
- *   idle -> released  when another claim waits for it (a recall), after `cache` without use, when it is lost, when a claim
- *                     of this client conflicts with it, at the end of the process, by releaseAll() and close()
+ *   used -> idle   after the last release, if the grant may be kept        Grant.next(), Grant.becomeIdle()
+ *   idle -> used   by the next local request, if it may still be used      LocalQueue.#takeIdle(), Grant.reuse()
+ *   idle -> ended  when another claim waits for it (a recall)              LocalQueue.onEffect()
+ *                  when it is lost                                         LocalQueue.onEffect()
+ *                  after `cache` without use                               Grant.onDue()
+ *                  when a claim of this client conflicts with it           giveBackFor()
+ *                  at the end of the process, by releaseAll() and close()  giveBackAll(), Client.releaseAll()
  *
  * Invariants
  * - An idle claim is released in the turn in which it is recalled or lost. There is no code to wait for.
@@ -19,14 +23,17 @@ import { exitListeners } from "./exit-listeners.ts";
 /** How many names are remembered. */
 const MAX_NAMES = 1_000;
 
-/** How long to stop caching a lock that keeps being recalled: the first and the longest back-off, give or take a half. */
+/**
+ * How long to stop caching a lock that keeps being recalled: the first and the longest back-off, give or take a half.
+ */
 const FIRST_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 10_000;
 
 /**
- * On a store that does not push recalls an idle claim is asked about at intervals of an eighth of its idle time, within these:
- * it learns that another claim waits at the next one. All intervals are the first one times a power of two, and end at multiples
- * of themselves by the clock, so that all idle claims of a process, and its waiting ones, are asked about in the same calls.
+ * On a store that does not push recalls an idle claim is asked about at intervals of an eighth of its idle time, within
+ * these: it learns that another claim waits at the next one. All intervals are the first one times a power of two, and
+ * end at multiples of themselves by the clock, so that all idle claims of a process, and its waiting ones, are asked
+ * about in the same calls.
  */
 const MIN_POLL_MS = 250;
 const MAX_POLL_MS = 1_000;
@@ -34,11 +41,11 @@ const MAX_POLL_MS = 1_000;
 /** A grant that is idle, or was and may be again (grant.ts). */
 interface CachedGrant {
   readonly activeClaim: ActiveClaim;
-  readonly name: string | null;
-  readonly isIdle: boolean;
-  readonly idleSince: number;
+  readonly name: string;
+  readonly status: "used" | "between" | "idle" | "ended";
+  /** null: it is not idle. */
+  readonly idleSince: number | null;
   readonly wasReused: boolean;
-  isUnsettled: boolean;
   settle(): void;
   giveBack(now: number): void;
 }
@@ -51,7 +58,7 @@ function nextPollAt(now: number, idleMs: number): number {
   return now + (untilNextMs < 1 ? untilNextMs + pollMs : untilNextMs);
 }
 
-/** What the cached locks of one name have shown. It outlives them. */
+/** What the cached locks of one name have shown. It outlives them and their queues. */
 interface CacheHistory {
   /** How often in a row one was recalled before it had been used again. */
   readonly uselessCount: number;
@@ -74,6 +81,7 @@ export class CachedLocks {
   readonly #byKey = new Map<string, CachedGrant>();
   /** What was learned about names, the longest unused first. */
   readonly #histories = new Map<string, CacheHistory>();
+  /** Those that have become idle in this turn of the event loop. */
   #unsettled: CachedGrant[] = [];
 
   constructor(engine: Engine, { recall }: Traits) {
@@ -99,7 +107,9 @@ export class CachedLocks {
     if (this.#all.size === 0) exitListeners.delete(this.giveBackAll);
   }
 
-  /** When to ask next about a claim that has been idle for so long; Infinity: the store says when another claim waits. */
+  /**
+   * When to ask next about a claim that has been idle for so long; Infinity: the store says when another claim waits.
+   */
   nextPollAt(now: number, idleMs: number): number {
     return this.polls ? nextPollAt(now, idleMs) : Number.POSITIVE_INFINITY;
   }
@@ -109,19 +119,19 @@ export class CachedLocks {
     if (this.#byKey.size === 0) return;
     for (const { key } of locks) {
       const grant = this.#byKey.get(key);
-      if (grant?.isIdle) grant.giveBack(now);
+      if (grant?.status === "idle") grant.giveBack(now);
     }
   }
 
   /** Also when nothing else keeps the process alive. */
   readonly giveBackAll = (): void => {
     const now = this.#engine.clock.now();
-    for (const grant of this.listIdle()) if (grant.isIdle) grant.giveBack(now);
+    for (const grant of this.listIdle()) if (grant.status === "idle") grant.giveBack(now);
   };
 
   /** Returns the idle ones. */
   listIdle(): CachedGrant[] {
-    return [...this.#all].filter(({ isIdle }) => isIdle);
+    return [...this.#all].filter(({ status }) => status === "idle");
   }
 
   /** How many tokens the last claim of this name suggests for the next one. */
@@ -134,12 +144,12 @@ export class CachedLocks {
   }
 
   recordReuse({ name }: CachedGrant): void {
-    if (name !== null && this.#histories.has(name)) this.#record(name, { uselessCount: 0, cacheableAt: 0 });
+    if (this.#histories.has(name)) this.#record(name, { uselessCount: 0, cacheableAt: 0 });
   }
 
   /** An idle lock was recalled. */
   recordRecall({ name, wasReused }: CachedGrant, now: number): void {
-    if (wasReused || name === null) return;
+    if (wasReused) return;
     const uselessCount = (this.#histories.get(name)?.uselessCount ?? 0) + 1;
     const backoffMs = uselessCount < 2 ? 0 : Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (uselessCount - 2));
     this.#record(name, { uselessCount, cacheableAt: now + backoffMs * (0.5 + this.#engine.random()) });
@@ -152,9 +162,10 @@ export class CachedLocks {
     if (this.#histories.size > MAX_NAMES) this.#histories.delete(this.#histories.keys().next().value as string);
   }
 
-  /** Counts the lock as idle from the next turn of the event loop on: one that is used again and again costs nothing. */
+  /**
+   * Counts the lock as idle from the next turn of the event loop on: one that is used again and again costs nothing.
+   */
   settleLater(grant: CachedGrant): void {
-    grant.isUnsettled = true;
     if (this.#unsettled.push(grant) > 1) return;
     setImmediate(() => {
       const unsettled = this.#unsettled;

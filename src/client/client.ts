@@ -1,4 +1,7 @@
-/** One client: opened by its first request or by connect(), closed once. Every acquire of every lock type goes through it. */
+/**
+ * One client: opened by its first request or by connect(), closed once. Every acquire of every lock type goes through
+ * it.
+ */
 
 import {
   ClosedError,
@@ -19,8 +22,6 @@ import { CachedLocks, cacheProblem } from "./cached-locks.ts";
 import { DeferredStarts } from "./deferred-starts.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
-import type { HandoffLimits } from "./grant.ts";
-import { isExclusive, NO_HANDOFFS, STRICT_ORDER } from "./grant.ts";
 import { HandoffChain } from "./handoff-chain.ts";
 import { Interceptors } from "./interceptors.ts";
 import type { LocalHold } from "./local-hold.ts";
@@ -28,9 +29,9 @@ import type { ClientContext } from "./local-queue.ts";
 import { LocalQueue } from "./local-queue.ts";
 import { LockHandle } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
-import { checkSupported } from "./lock-spec.ts";
+import { checkSupported, isEachExclusive } from "./lock-spec.ts";
 import { logWarning } from "./logger.ts";
-import type { AcquireSettings, ClientSettings } from "./options.ts";
+import type { AcquireSettings, ClientSettings, QueueKind } from "./options.ts";
 import { resolveTtl } from "./options.ts";
 import { QueueEvents } from "./queue-events.ts";
 import { QueueReader } from "./queue-reader.ts";
@@ -74,8 +75,9 @@ export class Client {
   }
 
   /**
-   * Returns the lock, or null if it was busy and the settings have `isNullIfBusy`. Not an async function, since an uncontended acquire should cost
-   * only one promise: throws errors known before anything is sent, and rejects with others.
+   * Returns the lock, or null if it was busy and the settings have `isNullIfBusy`. Not an async function, since an
+   * uncontended acquire should cost only one promise: throws errors known before anything is sent, and rejects with
+   * others.
    */
   acquire(target: LockTarget, settings: AcquireSettings): Promise<LockHandle | null> {
     const context = this.open();
@@ -146,7 +148,6 @@ export class Client {
       cachedLocks: new CachedLocks(engine, traits),
       handoffChain: new HandoffChain(),
       deferredStarts: new DeferredStarts(),
-      handoffLimits: toHandoffLimits(settings, traits),
       strictWaits: new Counts(),
       queues: new SlotMap(),
     };
@@ -197,15 +198,15 @@ export class Client {
   /** @throws UnsupportedError if the store cannot recall what the client would keep */
   #checkCache({ locks, keys }: LockTarget, traits: Traits): void {
     const problem = cacheProblem(traits, this.driver);
-    if (problem !== null && isExclusive(locks)) throw new UnsupportedError(problem, { keys });
+    if (problem !== null && isEachExclusive(locks)) throw new UnsupportedError(problem, { keys });
   }
 
   /** The fast path of a cached lock: neither a waiter nor a call. */
   #reuse(context: ClientContext, target: LockTarget, settings: AcquireSettings): LocalHold | null {
     const ttl = context.traits.lease.claim ? settings.ttl : "session";
-    const queue = settings.order === "process" ? context.queues.get(this.#queueName(target, ttl)) : undefined;
+    const queue = settings.queueKind === "shared" ? context.queues.get(this.#queueName(target, ttl)) : undefined;
     // a reader of the same key has no part in it
-    if (queue === undefined || !isExclusive(target.locks) || this.events.hasListeners("requested")) return null;
+    if (queue === undefined || !isEachExclusive(target.locks) || this.events.hasListeners("requested")) return null;
     return queue.reuse(target, settings, context.engine.clock.now());
   }
 
@@ -235,27 +236,24 @@ export class Client {
   #queueFor(
     context: ClientContext,
     target: LockTarget,
-    { order }: AcquireSettings,
+    settings: AcquireSettings,
     ttl: number | "session",
   ): LocalQueue {
-    // only exclusive claims are shared: with other holders on a key, a token range would not rise above their tokens
-    const canShare = isExclusive(target.locks);
-    if (order !== "process" || !canShare) {
-      const isStrict = order === "strict" && canShare && target.locks.length === 1;
-      return new LocalQueue(context, target, ttl, isStrict ? STRICT_ORDER : NO_HANDOFFS);
-    }
+    const kind = queueKindOf(target, settings);
+    if (kind !== "shared") return new LocalQueue(context, target, ttl, kind);
     const name = this.#queueName(target, ttl);
     let queue = context.queues.get(name);
     if (queue === undefined) {
-      queue = new LocalQueue(context, target, ttl, context.handoffLimits, name);
+      queue = new LocalQueue(context, target, ttl, kind, name);
       context.queues.add(name, queue);
     }
     return queue;
   }
 
   /**
-   * Joins the locks that this flow holds and claims the other keys: in one claim if the store supports that, else one key
-   * after another. A key may be lost while the acquire waits for another one: then it releases all keys and starts over.
+   * Joins the locks that this flow holds and claims the other keys: in one claim if the store supports that, else one
+   * key after another. A key may be lost while the acquire waits for another one: then it releases all keys and starts
+   * over.
    */
   async #acquireInParts(
     context: ClientContext,
@@ -307,7 +305,7 @@ export class Client {
         // a signal that is already aborted fires no event any more
         settings.signal?.throwIfAborted();
         // all parts share one deadline; a part that starts late still asks once
-        const waitMs = Math.max(deadline - clock.now(), 1);
+        const waitMs = settings.waitMs === 0 ? 0 : Math.max(deadline - clock.now(), 1);
         const localHold = await new Promise<LocalHold | null>((resolve, reject) =>
           this.#enqueue(context, part, { ...settings, waitMs }, resolve, reject),
         );
@@ -324,10 +322,12 @@ export class Client {
     }
   }
 
-  /** Called when a key was lost before all were held. @throws LockTimeoutError, StoreError if no time is left to retry */
-  #checkDeadline({ keys }: LockTarget, { wait, waitMs }: AcquireSettings, startedAt: number): void {
+  /**
+   * Called when a key was lost before all were held. @throws LockTimeoutError, StoreError if no time is left to retry
+   */
+  #checkDeadline({ keys }: LockTarget, { waitMs }: AcquireSettings, startedAt: number): void {
     const { driver, settings } = this;
-    if (!wait) throw new StoreError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys });
+    if (waitMs === 0) throw new StoreError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys });
     const waitedMs = settings.clock.now() - startedAt;
     if (waitedMs < waitMs) return;
     const waited = `waited ${formatDuration(waitedMs)} for ${formatKeys(keys)}`;
@@ -358,10 +358,11 @@ export class Client {
   }
 }
 
-/** The limits of a grant that several requests share. */
-function toHandoffLimits({ handoffs, handoffMs }: ClientSettings, { recall, reportsBreaks }: Traits): HandoffLimits {
-  if (reportsBreaks === false) return NO_HANDOFFS;
-  return { handoffs, handoffMs, isRecallable: recall === "push", isStrict: false };
+function queueKindOf(target: LockTarget, settings: AcquireSettings): QueueKind {
+  // with other holders on a key, the tokens of a range would not be above theirs
+  if (settings.queueKind === "alone" || !isEachExclusive(target.locks)) return "alone";
+  // a store names successors for one key only
+  return settings.queueKind === "strict" && target.locks.length > 1 ? "alone" : settings.queueKind;
 }
 
 /** Equal for requests with the same locks and ttl. Keys have no control characters, so names cannot collide. */

@@ -1,6 +1,7 @@
 /**
- * The claims of requests that their signals may still abort in the turn in which they were made: they start at its end, or before the
- * next claim that does not wait for that, so that all start in the order of their requests. Nothing is sent for a request that is gone by then.
+ * The claims of requests that their signals may still abort in the turn in which they were made: they start at its end,
+ * or before the next claim that does not wait for that, so that all start in the order of their requests. Nothing is
+ * sent for a request that is gone by then.
  */
 
 import { runInMicrotask } from "../util/microtask.ts";

@@ -1,6 +1,6 @@
 /**
- * The waiters of this process for the same keys, and what they have of the lock: a claim that is pending at the store on behalf of the first
- * waiter, or a grant with its local holder.
+ * The waiters of this process for the same keys, and what they have of the lock: a claim that is pending at the store
+ * on behalf of the first waiter, or a grant with its local holder.
  *
  *   no claim   no local request wants the keys (then the queue is deleted), or the next claim is about to start
  *   pending    the claim is being requested or waits at the store
@@ -9,17 +9,22 @@
  * Between two users of the lock in this process:
  *
  *   1  the first one calls release(). The clocks are read, which may show that the lock was lost meanwhile
- *   2  the grant decides (grant.ts): "handOn", "keep" or "end"
- *   3  handOn: the first waiter gets a local hold of its own, under the same claim, with the next token. Its promise resolves in this turn of
- *      the event loop, or in the next one if hand-offs have gone on for a while (handoff-chain.ts). The store hears nothing of it
- *      keep: the next request that comes, if the grant may still be used then, gets it as at 3, without a call (reuse(), enqueue())
- *      end: the claim is released, and a new one for the first waiter goes to the end of the store's queue, in the same batch of calls
+ *   2  the grant decides (Grant.next()) what follows
  *
- * Most requests for the same exclusive locks share a queue. Others (in strict order, with a claim of their own, readers, semaphores) have one
- * each, with one waiter; in strict order a grant may pass from one queue to another.
+ *   handOn       the first waiter gets a local hold of its own, under the same claim, with the next token. Its promise
+ *                resolves in this turn of the event loop, or in the next one if hand-offs have gone on for a while
+ *                (handoff-chain.ts). The store hears nothing of it
+ *   keep         the grant is idle. The next request that comes, if the grant may still be used then, gets it as with
+ *                handOn, without a call (reuse(), enqueue()). A recall or loss while it is idle ends it (onEffect())
+ *   usedUp, end  the claim is released, and a new one for the first waiter goes to the end of the store's queue, in the
+ *                same batch of calls
  *
- * Invariant: a local queue has at most one live claim, pending or granted. A lost claim leaves the queue at once: its local hold keeps it until
- * the holder's code has ended, but local waiters can queue at the store without waiting for that code.
+ * Most requests for the same exclusive locks share a queue. Others (in strict order, with a claim of their own,
+ * readers, semaphores) have one each, with one waiter; in strict order a grant may pass from one queue to another.
+ *
+ * Invariant: a local queue has at most one live claim, pending or granted. A lost claim leaves the queue at once: its
+ * local hold keeps it until the holder's code has ended, but local waiters can queue at the store without waiting for
+ * that code.
  */
 
 import type { ClosedError } from "../errors.ts";
@@ -35,13 +40,12 @@ import type { DeferredStarts } from "./deferred-starts.ts";
 import type { ActiveClaim, ClaimListener, Engine, ListenerEffect } from "./engine.ts";
 import { nextRequest } from "./event-fields.ts";
 import type { Events, FailedOutcome } from "./events.ts";
-import type { HandoffLimits } from "./grant.ts";
 import { Grant, tokensToRequest } from "./grant.ts";
 import type { HandoffChain } from "./handoff-chain.ts";
 import type { HoldQueue, RequestOrigin } from "./local-hold.ts";
 import { LocalHold } from "./local-hold.ts";
 import type { LockTarget } from "./lock-spec.ts";
-import type { AcquireSettings, ClientSettings } from "./options.ts";
+import type { AcquireSettings, ClientSettings, QueueKind } from "./options.ts";
 import { toClaimSettings } from "./options.ts";
 import type { QueueEvents } from "./queue-events.ts";
 import type { QueueReader } from "./queue-reader.ts";
@@ -64,8 +68,6 @@ export interface ClientContext {
   readonly cachedLocks: CachedLocks;
   readonly handoffChain: HandoffChain;
   readonly deferredStarts: DeferredStarts;
-  /** Those of the queues that several requests share. */
-  readonly handoffLimits: HandoffLimits;
   /** How many requests in strict order wait for each key. */
   readonly strictWaits: Counts;
   /** The queues that other requests can join, by name. */
@@ -76,52 +78,49 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   readonly context: ClientContext;
   readonly target: LockTarget;
   readonly #ttl: number | "session";
-  readonly #limits: HandoffLimits;
-  /** The name in `context.queues`; null: other requests cannot join this queue. */
-  readonly #name: string | null;
+  readonly #kind: QueueKind;
+  /** The name in `context.queues` of a shared queue, which other requests can join. */
+  readonly #name: string;
   readonly #waiters = new LinkedList<Waiter>();
   #pendingClaim: ActiveClaim | null = null;
   #grant: Grant | null = null;
-  /** How many tokens the last range suggests for the next one. */
-  #suggestedCount: number;
+  /**
+   * How many tokens the last claim suggests for the next one. After this queue the cached locks remember it, if there
+   * are any.
+   */
+  #suggestedTokens: number;
   /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
 
-  constructor(
-    context: ClientContext,
-    target: LockTarget,
-    ttl: number | "session",
-    limits: HandoffLimits,
-    name: string | null = null,
-  ) {
+  constructor(context: ClientContext, target: LockTarget, ttl: number | "session", kind: QueueKind, name = "") {
     this.context = context;
     this.target = target;
     this.#ttl = ttl;
-    this.#limits = limits;
+    this.#kind = kind;
     this.#name = name;
-    this.#suggestedCount = name === null ? 1 : context.cachedLocks.suggestedTokens(name);
+    this.#suggestedTokens = kind === "shared" ? context.cachedLocks.suggestedTokens(name) : 1;
   }
 
   enqueue(waiter: Waiter): void {
-    const { wait } = waiter.settings;
     const isBusy = this.#hasClaim && !this.#isIdle;
-    // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
+    // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the
+    // others
     waiter.join(this);
     this.#waiters.push(waiter);
-    if (this.#limits.isStrict) this.context.strictWaits.add(this.#key);
+    if (this.#kind === "strict") this.context.strictWaits.add(this.#key);
     this.context.queueEvents.emitRequested(waiter);
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
     if (this.#isIdle) return this.#grantIdle(waiter.startedAt);
     if (!isBusy) return this.#hasClaim ? undefined : this.#startFor(waiter);
-    if (wait) return this.context.queueEvents.emitWaiting(waiter);
+    if (waiter.waits) return this.context.queueEvents.emitWaiting(waiter);
     // while the first call is under way the lock may be free, or the store down: unknown is not busy
     if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#refuse(waiter, this.#pendingClaim);
   }
 
   /**
-   * Grants the lock at once, without a waiter, if its claim is idle and may be used; else null: the request must be enqueued.
-   * Not for a client with listeners of the event "requested".
+   * Grants the lock at once, without a waiter, if its claim is idle and may be used; else null: the request must be
+   * enqueued. Not for a client with listeners of the event "requested".
    */
   reuse(target: LockTarget, settings: AcquireSettings, now: number): LocalHold | null {
     const grant = this.#takeIdle(now);
@@ -195,12 +194,15 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
 
   #onRecalled(now: number): void {
     const grant = this.#grant as Grant;
-    if (!grant.isIdle) return grant.becomeWanted(now);
+    if (grant.status !== "idle") return grant.becomeWanted(now);
     this.context.cachedLocks.recordRecall(grant, now);
     this.giveBack(now);
   }
 
-  /** The claim is over before it was granted: its keys were busy, it has lost its place in the store's queue, or the store failed. */
+  /**
+   * The claim is over before it was granted: its keys were busy, it has lost its place in the store's queue, or the
+   * store failed.
+   */
   #onRefused(effect: "refuse" | "expire" | "reject"): void {
     const { driver } = this.context.engine;
     const pendingClaim = this.#pendingClaim as ActiveClaim;
@@ -250,7 +252,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     if (this.#hasClaim) return;
     if (this.#waiters.size > 0) return this.#startIfNone(now ?? engine.clock.now());
     // or it has come after this queue was deleted: then another one has the name
-    if (this.#name !== null && queues.get(this.#name) === this) queues.delete(this.#name);
+    if (queues.get(this.#name) === this) queues.delete(this.#name);
   }
 
   #startIfNone(now: number): void {
@@ -260,24 +262,29 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   #startClaim(now: number): void {
-    const { settings: headSettings } = this.#waiters.first as Waiter;
+    const head = this.#waiters.first as Waiter;
     const { engine, settings, tokenFloors, traits, cachedLocks } = this.context;
-    const isCached = this.#name !== null && headSettings.cacheMs > 0;
+    const isShared = this.#kind === "shared";
     const claim: Claim = {
       id: randomId(),
       locks: this.target.locks,
       ttlMs: this.#ttl,
-      tokenCount: tokensToRequest(this.#limits, this.#waiters.size, this.#suggestedCount, isCached),
+      tokenCount: this.#tokensToRequest(head),
       floor: tokenFloors.floor(this.target.locks),
-      wait: headSettings.wait,
-      label: headSettings.label,
-      recall: this.#name !== null && traits.recall !== false,
-      successors: this.#limits.isStrict,
+      wait: head.waits,
+      label: head.settings.label,
+      recall: isShared && traits.recall !== false,
+      successors: this.#kind === "strict",
     };
     cachedLocks.giveBackFor(claim.locks, now);
     const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, engine.random(), MAX_RESTART_DELAY_MS);
     const claimSettings = toClaimSettings(this.#ttl, claim.wait, traits, settings);
     this.#pendingClaim = engine.start(claim, claimSettings, this, now, delayMs);
+  }
+
+  #tokensToRequest({ settings }: Waiter): number {
+    const isCached = this.#kind === "shared" && settings.cacheMs > 0;
+    return tokensToRequest(this.context, this.#kind, this.#waiters.size, this.#suggestedTokens, isCached);
   }
 
   // The grant and its holders.
@@ -295,7 +302,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
       return false;
     }
     const isHeld = activeClaim.isHeld(now);
-    grant.holder = null;
+    grant.endUse();
     queueEvents.emitReleased(localHold);
     // a listener of the event may have withdrawn the last request, and with it the claim
     return this.#grant === grant ? this.#afterRelease(grant, isHeld, settings.cacheMs, now) : isHeld;
@@ -304,22 +311,29 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   /** The holder has released the lock: hands the grant on, keeps it, or ends it. */
   #afterRelease(grant: Grant, isHeld: boolean, cacheMs: number, now: number): boolean | Promise<boolean> {
     const receiver = this.#findReceiver(grant);
-    switch (isHeld ? grant.next(now, receiver !== null, cacheMs) : "end") {
+    const next = isHeld ? grant.next(now, receiver !== null, cacheMs) : "end";
+    switch (next) {
       case "handOn":
         this.#handOn(grant, receiver as LocalQueue, now);
         return true;
       case "keep":
         grant.becomeIdle(now, cacheMs);
         return true;
+      case "usedUp":
       case "end":
-        return this.#end(grant, isHeld, cacheMs, now);
+        if (isHeld) this.#suggestedTokens = grant.suggestTokens(next === "usedUp");
+        if (cacheMs > 0) this.#rememberTokens();
+        return this.#end(grant, isHeld, now);
     }
   }
 
-  /** The queue whose first request is the next one: this one, or in strict order that of the successor; null: there is none. */
+  /**
+   * The queue whose first request is the next one: this one, or in strict order that of the successor; null: there is
+   * none.
+   */
   #findReceiver(grant: Grant): LocalQueue | null {
     if (this.#waiters.size > 0) return this;
-    // the claims that wait are those of local queues
+    // a claim that waits is that of a local queue: an attached one, which has another listener at first, begins as held
     return (grant.findSuccessor()?.listener ?? null) as LocalQueue | null;
   }
 
@@ -339,13 +353,14 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.context.engine.release(ownClaim, now);
   }
 
-  /** Ends the grant. Its last holder need not wait for the store if others here want the lock: it can request it again behind them. */
-  #end(grant: Grant, isHeld: boolean, cacheMs: number, now: number): boolean | Promise<boolean> {
+  /**
+   * Ends the grant. Its last holder need not wait for the store if others here want the lock: it can request it again
+   * behind them.
+   */
+  #end(grant: Grant, isHeld: boolean, now: number): boolean | Promise<boolean> {
     const { engine, strictWaits } = this.context;
-    const isWantedInStrictOrder = isHeld && this.#limits.isStrict && strictWaits.has(this.#key);
+    const isWantedInStrictOrder = isHeld && this.#kind === "strict" && strictWaits.has(this.#key);
     const isWantedHere = this.#waiters.size > 0 ? grant.isUsable(now) : isWantedInStrictOrder;
-    if (isHeld) this.#suggestedCount = grant.suggestedCount;
-    if (cacheMs > 0) this.#rememberTokens();
     this.#leaveGrant(grant);
     const wasHeld = engine.releaseLock(grant.activeClaim, isHeld, now);
     this.#startNext(now); // in the same turn: both calls leave together
@@ -356,12 +371,12 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     const { engine, queueEvents } = this.context;
     const grant = this.#grant;
     if (grant === null) return; // its requests wait on
-    const { holder, isIdle } = grant;
-    if (isIdle) {
-      grant.suggestTokens(!grant.hasTokens);
-      this.#suggestedCount = grant.suggestedCount;
+    const { holder, status } = grant;
+    if (status === "between") return; // #afterRelease() follows
+    if (status === "idle") {
+      this.#suggestedTokens = grant.suggestTokens(!grant.hasTokens);
       this.#rememberTokens();
-    } else if (holder === null) return; // just released
+    }
     this.#leaveGrant(grant);
     engine.release(grant.activeClaim, now);
     this.#startNext(now);
@@ -398,7 +413,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
 
   #createGrant(activeClaim: ActiveClaim, now: number): Grant {
     this.#pendingClaim = null;
-    this.#grant = new Grant(this.context, this.#name, this.#limits, activeClaim, now);
+    this.#grant = new Grant(this.context, this.#kind, this.#name, activeClaim, now);
     return this.#grant;
   }
 
@@ -406,7 +421,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     const waiter = this.#waiters.first as Waiter;
     this.#removeFromList(waiter);
     // in strict order no other request can use the claim, so there is nothing to wait for
-    const isLast = this.#waiters.size === 0 && this.#name !== null;
+    const isLast = this.#waiters.size === 0 && this.#kind === "shared";
     const delay = isHandoff ? this.context.handoffChain.delay(now, isLast) : null;
     const localHold = this.#hold(grant, waiter, grant.takeToken(), now);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
@@ -416,7 +431,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
 
   #hold(grant: Grant, origin: RequestOrigin, token: bigint, now: number): LocalHold {
     const localHold = new LocalHold(this, grant.activeClaim, origin, token, now);
-    grant.holder = localHold;
+    grant.beginUse(localHold);
     const { maxHoldMs } = origin.settings;
     if (maxHoldMs < Number.POSITIVE_INFINITY) this.context.engine.scheduler.schedule(localHold, now + maxHoldMs);
     return localHold;
@@ -431,10 +446,10 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   /** Returns the idle grant if a request may use it now; null: there is none any more, and waiters have a new claim. */
   #takeIdle(now: number): Grant | null {
     const grant = this.#grant;
-    if (grant === null || !grant.isIdle) return null;
+    if (grant?.idleSince == null) return null;
     // a machine that slept may have lost it; a listener of that event may have used or ended it
     this.context.engine.observe(now, grant.activeClaim);
-    if (!grant.isIdle) return null;
+    if (grant.idleSince === null) return null;
     if (grant.reuse(now)) return grant;
     this.giveBack(now);
     return null;
@@ -443,7 +458,6 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   /** The claim is not the one of this queue any more. */
   #leaveGrant(grant: Grant): void {
     this.#grant = null;
-    grant.holder = null;
     grant.end();
   }
 
@@ -452,7 +466,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   get #isIdle(): boolean {
-    return this.#grant?.isIdle === true;
+    return this.#grant?.status === "idle";
   }
 
   get #key(): string {
@@ -460,19 +474,19 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   #rememberTokens(): void {
-    if (this.#name !== null) this.context.cachedLocks.recordTokens(this.#name, this.#suggestedCount);
+    if (this.#kind === "shared") this.context.cachedLocks.recordTokens(this.#name, this.#suggestedTokens);
   }
 
   // Requests that leave the queue without a lock.
 
   #removeFromList(waiter: Waiter): void {
     this.#waiters.remove(waiter);
-    if (this.#limits.isStrict) this.context.strictWaits.remove(this.#key);
+    if (this.#kind === "strict") this.context.strictWaits.remove(this.#key);
   }
 
   #removeWaiter(waiter: Waiter): void {
     this.#removeFromList(waiter);
-    if (this.#waiters.size > 0 || this.#grant?.holder != null || this.#isIdle) return;
+    if (this.#waiters.size > 0 || (this.#grant !== null && this.#grant.status !== "between")) return;
     const activeClaim = this.#pendingClaim ?? this.#grant?.activeClaim;
     this.#pendingClaim = null;
     if (this.#grant !== null) this.#leaveGrant(this.#grant);
@@ -481,10 +495,13 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   #listWithoutWait(): Waiter[] {
-    return [...this.#waiters].filter(({ settings }) => !settings.wait);
+    return [...this.#waiters].filter(({ waits }) => !waits);
   }
 
-  /** The store has answered about the claim, or a local holder has the lock (null): the requests that do not wait have their answer, too. */
+  /**
+   * The store has answered about the claim, or a local holder has the lock (null): the requests that do not wait have
+   * their answer, too.
+   */
   #refuseAll(pendingClaim: ActiveClaim | null): void {
     // a listener of the event of one may have withdrawn another
     for (const waiter of this.#listWithoutWait()) if (waiter.queue === this) this.#refuse(waiter, pendingClaim);

@@ -2,7 +2,7 @@
 
 import { UnsupportedError } from "../errors.ts";
 import type { LockSpec, Traits } from "../spi/driver.ts";
-import { ALL_PERMITS, MAX_LOCKS } from "../spi/driver.ts";
+import { ALL_PERMITS, isExclusive, MAX_LOCKS } from "../spi/driver.ts";
 import { validateKey } from "../util/keys.ts";
 import { countRule, requireValid } from "../util/validate.ts";
 
@@ -21,6 +21,10 @@ export function shared(key: string): LockSpecs {
 /** Permits of a semaphore. */
 export function semaphorePermits(key: string, permits: number, limit: number): LockSpecs {
   return [{ key, permits, limit }];
+}
+
+export function isEachExclusive(locks: readonly LockSpec[]): boolean {
+  return locks.every(isExclusive);
 }
 
 /** Merges lock specs and sorts them by key. Equal specs of one key count once; null if a key has two different specs. */
@@ -73,11 +77,10 @@ export function combineTargets(prefix: string, targets: readonly LockTarget[]): 
 /** @throws UnsupportedError if the store does not support these locks; called before anything is sent */
 export function checkSupported({ locks, keys }: LockTarget, traits: Traits, driver: string): void {
   if (traits.permits === "any") return;
-  for (const { permits, limit } of locks) {
-    const isExclusive = permits === ALL_PERMITS && limit === ALL_PERMITS;
-    if (isExclusive) continue;
-    if (traits.permits === "shared" && permits === 1 && limit === ALL_PERMITS) continue;
-    const feature = limit === ALL_PERMITS ? "shared locks" : "semaphores";
+  for (const spec of locks) {
+    if (isExclusive(spec)) continue;
+    if (traits.permits === "shared" && spec.permits === 1 && spec.limit === ALL_PERMITS) continue;
+    const feature = spec.limit === ALL_PERMITS ? "shared locks" : "semaphores";
     throw new UnsupportedError(`${driver} has no ${feature}`, { keys });
   }
 }

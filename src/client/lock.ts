@@ -21,8 +21,8 @@ export interface LockGrant {
   /** The fencing token of this key. */
   readonly token: bigint;
   /**
-   * true: the lock has all permits of the key (a mutex, a writer), so that it has no other holder. false: a reader, or
-   * some permits of a semaphore, beside which others may be held.
+   * true: the lock has all permits that its limit allows: a mutex, a writer, or a whole semaphore, which no other lock with this
+   * limit is held beside. false: a reader, or some permits of a semaphore, beside which others may be held.
    */
   readonly isExclusive: boolean;
 }

@@ -264,7 +264,7 @@ class BoundLockable<Extra> implements Lockable<Extra> {
     const { settings } = this.#client;
     const acquireSettings =
       options === undefined ? settings : parseAcquireOptions(options, settings, caller, this.#extraOption);
-    return caller === "acquire" ? acquireSettings : { ...acquireSettings, wait: false, isNullIfBusy: true };
+    return caller === "acquire" ? acquireSettings : { ...acquireSettings, waitMs: 0, isNullIfBusy: true };
   }
 }
 

@@ -17,6 +17,13 @@ import { loggerRule } from "./logger.ts";
 /** Which waiting request gets a lock next: one of the same process, for a while, or the one that came first. */
 export type LockOrder = "process" | "strict";
 
+/**
+ * How the requests of one client for the same locks get them, see grant.ts. shared: one claim represents them all.
+ * strict: each has a claim of its own, and the grant of one may pass to those directly behind it. alone: each has a
+ * claim of its own, and the holder is the one that the store lists.
+ */
+export type QueueKind = "shared" | "strict" | "alone";
+
 /** The options of acquire(). */
 export interface AcquireOptions {
   /**
@@ -38,8 +45,8 @@ export interface AcquireOptions {
   readonly maxHold?: Duration | undefined;
   /**
    * "process": a holder in this client may hand the lock off to it, before requests of other processes that came earlier.
-   * "strict": the request has a claim of its own at the store. It is served in order of arrival and is listed while it waits.
-   * Default: the client's `order`.
+   * "strict": the request is served in order of arrival, and has a claim of its own, which is listed while it waits. If the
+   * client's order is "process", that claim is not handed off. Default: the client's `order`.
    */
   readonly order?: LockOrder | undefined;
   /**
@@ -113,9 +120,8 @@ export interface DetachOptions {
 /** LocksOptions with defaults, in milliseconds. As AcquireSettings they apply to acquire() without options. */
 export interface ClientSettings extends AcquireSettings {
   readonly prefix: string;
-  /** Constants, which tests replace. */
-  readonly handoffs: number;
-  readonly handoffMs: number;
+  /** A constant, which tests replace. */
+  readonly handoffLimits: HandoffLimits;
   readonly reentrant: boolean;
   readonly renew: boolean;
   readonly logger: ClientLogger | undefined;
@@ -124,11 +130,9 @@ export interface ClientSettings extends AcquireSettings {
 
 /** AcquireOptions with defaults, in milliseconds. */
 export interface AcquireSettings {
-  /** false: the lock is tried once. If it is not granted at once, it is busy. */
-  readonly wait: boolean;
-  /** The longest wait; Infinity: for ever. */
+  /** The longest wait; Infinity: for ever. 0: the lock is tried once, and is busy if it is not granted at once. */
   readonly waitMs: number;
-  /** With `wait: false`, true: null for a busy lock, instead of an error that names its holder. Default: false. */
+  /** With a `waitMs` of 0, true: null for a busy lock, instead of an error that names its holder. Default: false. */
   readonly isNullIfBusy?: boolean;
   readonly ttl: number | "session";
   /** The user has set `ttl`; it is not the default. */
@@ -138,24 +142,25 @@ export interface AcquireSettings {
   readonly maxHoldMs: number;
   readonly signal: AbortSignal | undefined;
   readonly keyTemplate?: string | undefined;
-  /**
-   * "strict" and "alone": the request has a claim of its own at the store. With "strict" the store may name successors of its
-   * grant; with "alone" the holder is the one that the store lists.
-   */
-  readonly order: LockOrder | "alone";
+  /** Of exclusive locks. */
+  readonly queueKind: QueueKind;
   /** 0: the lock is not cached. */
   readonly cacheMs: number;
 }
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
 
+/** How many local requests hold a lock in turn while other processes wait for it, and for how long. */
+interface HandoffLimits {
+  readonly holders: number;
+  readonly ms: number;
+}
+
 /**
- * How many local requests hold a lock in turn while other processes wait for it, and for how long. What others wait for is a
- * time, so the time protects them; the number only ends turns of very short sections early, since unused tokens are skipped, and
- * where the store does not recall each is a microsecond of its clock (decisions 0004 and 0048).
+ * What others wait for is a time, so the time protects them; the number only ends turns of very short sections early, since
+ * unused tokens are skipped, and where the store does not recall each is a microsecond of its clock (decisions 0004 and 0048).
  */
-const MAX_HANDOFFS = 256;
-const MAX_HANDOFF_MS = 10;
+const HANDOFF_LIMITS: HandoffLimits = { holders: 256, ms: 10 };
 
 /** "process" or "strict". */
 const orderRule = (value: unknown): string | null =>
@@ -200,21 +205,19 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     clock = systemClock,
   } = options;
   const { order = "process", reentrant = true, maxHold = UNLIMITED, renew = true, cache = 0 } = options;
-  const waitMs = parseTimeLimit(wait, "wait");
+  const queueKind = order === "strict" ? "strict" : "shared";
   return {
-    wait: waitMs > 0,
-    waitMs,
+    waitMs: parseTimeLimit(wait, "wait"),
     ttl: parseTtl(ttl),
     isTtlExplicit: options.ttl !== undefined,
     label: cleanLabel(label),
     signal: undefined,
     prefix: prefix === "" ? "" : validateKey(prefix, "prefix"),
-    order,
-    handoffs: MAX_HANDOFFS,
-    handoffMs: MAX_HANDOFF_MS,
+    queueKind,
+    handoffLimits: HANDOFF_LIMITS,
     reentrant,
     maxHoldMs: parseMaxHold(maxHold),
-    cacheMs: parseCache(cache, order, renew),
+    cacheMs: parseCache(cache, queueKind, renew),
     renew,
     logger: options.logger,
     clock,
@@ -235,17 +238,16 @@ export function parseAcquireOptions(
   const rules = caller === "acquire" ? ACQUIRE_RULES : TRY_RULES;
   validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
   const { wait, ttl, label, maxHold, signal, order, cache, keyTemplate } = options;
-  const waitMs = wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait");
+  const queueKind = toQueueKind(order, settings.queueKind);
   return {
-    wait: waitMs > 0,
-    waitMs,
+    waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
     isTtlExplicit: ttl !== undefined || settings.isTtlExplicit,
     label: label === undefined ? settings.label : cleanLabel(label),
     maxHoldMs: maxHold === undefined ? settings.maxHoldMs : parseMaxHold(maxHold),
     signal,
-    cacheMs: cache === undefined ? settings.cacheMs : parseCache(cache, order ?? settings.order, settings.renew),
-    order: order === "strict" ? "alone" : (order ?? settings.order),
+    queueKind,
+    cacheMs: cache === undefined ? settings.cacheMs : parseCache(cache, queueKind, settings.renew),
     keyTemplate,
   };
 }
@@ -282,6 +284,12 @@ export function toClaimSettings(
   return { ttlMs: lease.sessionMs ?? 30_000, wait, survivesSilence: lease.endsWithConnection === true, renews: renew };
 }
 
+function toQueueKind(order: LockOrder | undefined, clientKind: QueueKind): QueueKind {
+  if (order === undefined) return clientKind;
+  if (order === "process") return "shared";
+  return clientKind === "strict" ? "strict" : "alone";
+}
+
 /** Infinity: no limit. */
 function parseTimeLimit(value: unknown, name: string, min?: number): number {
   return value === UNLIMITED ? UNLIMITED : parseDuration(value, name, min);
@@ -292,10 +300,10 @@ function parseMaxHold(value: unknown): number {
 }
 
 /** @throws TypeError if the lock could not be kept as it is meant */
-function parseCache(value: unknown, order: AcquireSettings["order"], renew: boolean): number {
+function parseCache(value: unknown, queueKind: QueueKind, renew: boolean): number {
   const cacheMs = parseDuration(value, "cache");
   if (cacheMs === 0) return cacheMs;
-  if (order !== "process")
+  if (queueKind !== "shared")
     throw new TypeError('cache must be 0 with order: "strict": a cached lock is handed on out of order');
   if (!renew) throw new TypeError("cache must be 0 with renew: false: the lease of a cached lock is renewed");
   return cacheMs;

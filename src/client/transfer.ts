@@ -10,7 +10,6 @@ import { describeValue, formatDuration, parseDuration } from "../util/duration.t
 import { sleep } from "../util/timeout.ts";
 import { noProblem, validateOptions } from "../util/validate.ts";
 import type { ActiveClaim, ClaimListener, Engine, ListenerEffect } from "./engine.ts";
-import { NO_HANDOFFS } from "./grant.ts";
 import type { LocalHold } from "./local-hold.ts";
 import type { ClientContext } from "./local-queue.ts";
 import { LocalQueue } from "./local-queue.ts";
@@ -221,7 +220,7 @@ class AttachAttempt implements ClaimListener {
 
   #onConfirmed(): void {
     const { locks, ttlMs } = this.#activeClaim.claim;
-    const queue = new LocalQueue(this.#context, { locks, keys: this.#keys }, ttlMs, NO_HANDOFFS);
+    const queue = new LocalQueue(this.#context, { locks, keys: this.#keys }, ttlMs, "alone");
     this.#resolve(queue.takeOver(this.#activeClaim, this.#token));
   }
 

@@ -55,9 +55,17 @@ export class Waiter implements ScheduledTask {
     this.#reject = reject;
   }
 
-  /** Joins a local queue: from now on the wait can time out or be aborted. @throws what addEventListener of the signal throws */
+  /** false: the lock is tried once. */
+  get waits(): boolean {
+    return this.settings.waitMs > 0;
+  }
+
+  /**
+   * Joins a local queue: from now on the wait can time out or be aborted. @throws what addEventListener of the signal
+   * throws
+   */
   join(queue: WaiterQueue): void {
-    const { wait, waitMs, signal } = this.settings;
+    const { waitMs, signal } = this.settings;
     if (signal !== undefined) {
       // the reason is the program's own: it may be an error of ours, or null
       this.#onAbort = () => this.queue?.withdraw(this, signal.reason, "cancelled");
@@ -67,7 +75,7 @@ export class Waiter implements ScheduledTask {
     }
     this.queue = queue;
     this.#joined = queue;
-    if (wait && waitMs < Number.POSITIVE_INFINITY)
+    if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)
       queue.context.engine.scheduler.schedule(this, this.startedAt + waitMs);
   }
 
@@ -75,14 +83,19 @@ export class Waiter implements ScheduledTask {
     this.queue?.timeOut(this);
   }
 
-  /** @param delay what the request waits for before it resolves; null: nothing */
+  /**
+   * The request has the lock from now on, also while it is delayed: an abort comes too late, as after any grant.
+   * @param delay what it waits for before it resolves; null: nothing
+   */
   grant(localHold: LocalHold, delay: Promise<void> | null): void {
     this.leave();
     if (delay === null) this.#resolve(localHold);
     else void delay.then(() => this.#resolve(localHold));
   }
 
-  /** Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue. */
+  /**
+   * Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue.
+   */
   reject(error: unknown, outcome: FailedOutcome = outcomeOf(error)): void {
     this.leave();
     if (this.settings.isNullIfBusy === true && outcome === "busy") this.#resolve(null);

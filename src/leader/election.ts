@@ -106,10 +106,9 @@ class LockElection implements Election {
     // a claim of its own: the store shows the label and the token of each term
     this.#settings = {
       ...settings,
-      wait: true,
       waitMs: Number.POSITIVE_INFINITY,
       signal: this.#stopping,
-      order: "alone",
+      queueKind: "alone",
     };
   }
 

@@ -1,7 +1,7 @@
 /** Who leads, as the store's queue shows it: read once, or watched. */
 
 import type { Client } from "../client/client.ts";
-import { isExclusive } from "../client/grant.ts";
+import { isEachExclusive } from "../client/lock-spec.ts";
 import type { Scheduler } from "../client/scheduler.ts";
 import { ClosedError, StoreError, UnsupportedError, wrapStoreError } from "../errors.ts";
 
@@ -30,7 +30,7 @@ export async function readLeader(client: Client, name: string): Promise<Leader |
   });
   for (const { answer, label, locks } of views) {
     // readers and holders of permits lead nothing
-    const isLeader = answer.state === "held" && isExclusive(locks.filter((spec) => spec.key === key));
+    const isLeader = answer.state === "held" && isEachExclusive(locks.filter((spec) => spec.key === key));
     if (isLeader) return { label, token: answer.token };
   }
   return null;

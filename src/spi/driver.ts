@@ -29,6 +29,11 @@ export interface LockSpec {
   readonly limit: number;
 }
 
+/** A mutex or a writer: no other claim is held beside it. */
+export function isExclusive({ permits, limit }: Pick<LockSpec, "permits" | "limit">): boolean {
+  return permits === ALL_PERMITS && limit === ALL_PERMITS;
+}
+
 /**
  * A request to lock one or more keys. A waiting claim and a held claim are the same claim. It enters the queues of its keys
  * one after another in key order: the next queue only once it is admitted in the one before. It is held once it is

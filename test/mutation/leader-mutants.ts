@@ -54,8 +54,8 @@ export const LEADER_MUTANTS: readonly Mutant[] = [
   {
     ...election,
     name: "terms of one process that share a claim, so that the store shows an old token",
-    find: 'order: "alone",',
-    replace: 'order: "process",',
+    find: 'queueKind: "alone",',
+    replace: 'queueKind: "shared",',
   },
   {
     ...election,
@@ -66,13 +66,13 @@ export const LEADER_MUTANTS: readonly Mutant[] = [
   {
     ...leader,
     name: "a candidate that waits shown as the leader",
-    find: 'answer.state === "held" && isExclusive',
-    replace: 'answer.state !== "none" && isExclusive',
+    find: 'answer.state === "held" && isEachExclusive',
+    replace: 'answer.state !== "none" && isEachExclusive',
   },
   {
     ...leader,
     name: "a reader shown as the leader",
-    find: " && isExclusive(locks.filter((spec) => spec.key === key))",
+    find: " && isEachExclusive(locks.filter((spec) => spec.key === key))",
     replace: "",
   },
 ];

@@ -98,8 +98,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a request without hand-off that shares the claim of others",
     file: "src/client/client.ts",
-    find: 'order !== "process" || ',
-    replace: 'order === "strict" || ',
+    find: 'if (settings.queueKind === "alone" || !isEachExclusive(target.locks)) return "alone";',
+    replace: 'if (!isEachExclusive(target.locks)) return "alone";',
     tests: "test/unit/web-locks/web-locks.test.ts",
   },
   // --- time and belief
@@ -134,7 +134,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "an answer from before a step of the store's clock that ends the doubt",
     file: "src/claim/machine.ts",
-    find: 'state.doubtfulSince !== null && event.epoch >= state.doubtfulSince',
+    find: "state.doubtfulSince !== null && event.epoch >= state.doubtfulSince",
     replace: "state.doubtfulSince !== null",
     tests: "test/unit/claim/machine-doubt.test.ts",
   },
@@ -233,8 +233,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a queue that deletes the one that follows it",
     file: "src/client/local-queue.ts",
-    find: "if (this.#name !== null && queues.get(this.#name) === this) queues",
-    replace: "if (this.#name !== null) queues",
+    find: "if (queues.get(this.#name) === this) queues",
+    replace: "if (queues.has(this.#name)) queues",
     tests: "test/unit/client/unanswered-tries.test.ts",
   },
   {
@@ -452,21 +452,21 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a wait that is never ended",
     file: "src/client/waiter.ts",
-    find: "if (wait && waitMs < Number.POSITIVE_INFINITY)",
-    replace: "if (wait && waitMs > 100 && waitMs < Number.POSITIVE_INFINITY)",
+    find: "if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)",
+    replace: "if (waitMs > 100 && waitMs < Number.POSITIVE_INFINITY)",
   },
   // --- lines and tokens
   {
     name: "token runs handed on beside shared holds",
     file: "src/client/client.ts",
-    find: "const canShare = isExclusive(target.locks);",
-    replace: "const canShare = true;",
+    find: '|| !isEachExclusive(target.locks)) return "alone"',
+    replace: ') return "alone"',
   },
   {
     name: "a range of tokens handed on after it is spent",
     file: "src/client/grant.ts",
-    find: "if (canGoOn && this.hasTokens)",
-    replace: "if (canGoOn)",
+    find: '    if (!this.hasTokens) return "usedUp";\n',
+    replace: "",
   },
   {
     name: "local holders with the same token",

@@ -101,9 +101,9 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "hand-offs with a client that does not report breaks",
-    file: "src/client/client.ts",
-    find: "  if (reportsBreaks === false) return NO_HANDOFFS;\n",
-    replace: "",
+    file: "src/client/grant.ts",
+    find: " || traits.reportsBreaks === false) return 1;",
+    replace: ") return 1;",
     tests: BREAK_TESTS,
   },
   {
@@ -123,15 +123,15 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "an idle lock that is kept when it is recalled",
     file: "src/client/local-queue.ts",
-    find: "    if (!grant.isIdle) return grant.becomeWanted(now);",
-    replace: "    if (!grant.isIdle || now >= 0) return grant.becomeWanted(now);",
+    find: '    if (grant.status !== "idle") return grant.becomeWanted(now);',
+    replace: "    if (now >= 0) return grant.becomeWanted(now);",
     tests: CACHE_TESTS,
   },
   {
     name: "a claim kept although it was recalled",
     file: "src/client/grant.ts",
-    find: "if (cacheMs === 0 || name === null || activeClaim.isWanted) return false;",
-    replace: "if (cacheMs === 0 || name === null) return false;",
+    find: 'this.kind !== "shared" || activeClaim.isWanted) return false;',
+    replace: 'this.kind !== "shared") return false;',
     tests: CACHE_TESTS,
   },
   {
@@ -144,7 +144,7 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "a cached lock used after the machine slept, by the monotonic clock alone",
     file: "src/client/local-queue.ts",
-    find: "    this.context.engine.observe(now, grant.activeClaim);\n    if (!grant.isIdle) return null;\n",
+    find: "    this.context.engine.observe(now, grant.activeClaim);\n    if (grant.idleSince === null) return null;\n",
     replace: "",
     tests: CACHE_TESTS,
   },
@@ -179,21 +179,21 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "a reader that uses a cached exclusive lock",
     file: "src/client/client.ts",
-    find: "queue === undefined || !isExclusive(target.locks) ||",
+    find: "queue === undefined || !isEachExclusive(target.locks) ||",
     replace: "queue === undefined ||",
     tests: CACHE_TESTS,
   },
   {
     name: "an idle lock that never ends by itself",
     file: "src/client/grant.ts",
-    find: "    if (this.isIdle && now >= this.idleSince + this.#cacheMs) return this.giveBack(now);\n",
+    find: '    if (state.status === "idle" && now >= state.since + state.cacheMs) return this.giveBack(now);\n',
     replace: "",
     tests: CACHE_TESTS,
   },
   {
     name: "an idle lock that keeps its process alive",
     file: "src/client/grant.ts",
-    find: "    if (this.isIdle && this.#isCounted) this.#setCounted(false);\n",
+    find: '    if (this.status === "idle") this.#setKeepsAlive("no");\n    else ',
     replace: "",
     tests: CACHE_TESTS,
   },
@@ -215,7 +215,7 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
     name: "a cached lock in use that is not asked about",
     file: "src/client/grant.ts",
     find: "if (this.#context.cachedLocks.polls) this",
-    replace: "if (this.#context.cachedLocks.polls && this.isIdle) this",
+    replace: 'if (this.#context.cachedLocks.polls && this.status === "idle") this',
     tests: CACHE_TESTS,
   },
   {

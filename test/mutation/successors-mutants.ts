@@ -104,8 +104,8 @@ export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
     name: "a lock handed on with little of its lease left",
     file: client,
-    find: "const canGoOn = isUsable && this",
-    replace: "const canGoOn = isWantedHere && this",
+    find: ' || !this.isUsable(now)) return "end";',
+    replace: ') return "end";',
     tests: clientTests,
   },
   {

@@ -34,8 +34,8 @@ export class ClientProcess {
       ...(scenario.maxHoldMs !== null && { maxHold: scenario.maxHoldMs }),
     };
     const random = machine.events.random.fork();
-    const { handoffs, handoffMs } = scenario;
-    const settings = { ...parseClientOptions(options), handoffs, handoffMs };
+    const { handoffs: holders, handoffMs: ms } = scenario;
+    const settings = { ...parseClientOptions(options), handoffLimits: { holders, ms } };
     this.client = new Client(driver, settings, () => random.next());
     this.locks = bindLocks(this.client);
   }

@@ -8,7 +8,7 @@
 
 import type { PermitRequest } from "../../lock-table/admission.ts";
 import type { LockSpec } from "../../spi/driver.ts";
-import { ALL_PERMITS } from "../../spi/driver.ts";
+import { ALL_PERMITS, isExclusive } from "../../spi/driver.ts";
 import { redactIds } from "./client/errors.ts";
 
 /** The format of a path's node names: that of Curator's InterProcessMutex, or of its InterProcessReadWriteLock. */
@@ -26,11 +26,11 @@ export interface QueueNode extends PermitRequest {
 }
 
 /** The beginning of a claim's node name; the server appends the number. */
-export function formatNodePrefix(id: string, { permits, limit }: LockSpec, family: Family): string {
-  const isExclusive = permits === ALL_PERMITS && limit === ALL_PERMITS;
+export function formatNodePrefix(id: string, spec: LockSpec, family: Family): string {
+  const { permits, limit } = spec;
   if (family === "mutex")
-    return isExclusive ? `${formatClaimPrefix(id)}lock-` : `${formatClaimPrefix(id)}p${permits}.${limit}-lock-`;
-  if (isExclusive) return `${formatClaimPrefix(id)}__WRIT__`;
+    return isExclusive(spec) ? `${formatClaimPrefix(id)}lock-` : `${formatClaimPrefix(id)}p${permits}.${limit}-lock-`;
+  if (isExclusive(spec)) return `${formatClaimPrefix(id)}__WRIT__`;
   const isReader = permits === 1 && limit === ALL_PERMITS;
   return isReader ? `${formatClaimPrefix(id)}__READ__` : `${formatClaimPrefix(id)}p${permits}.${limit}-__READ__`;
 }

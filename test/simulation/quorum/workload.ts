@@ -138,7 +138,10 @@ function createClient(simulation: QuorumSimulation): SimulatedClient {
   const clock = simulation.createDriftingClock();
   const random = simulation.random.fork();
   const order = random.chance(0.5) ? "strict" : "process";
-  const settings = { ...parseClientOptions({ clock, ttl: simulation.ttlMs, order }), handoffs: 8 };
+  const settings = {
+    ...parseClientOptions({ clock, ttl: simulation.ttlMs, order }),
+    handoffLimits: { holders: 8, ms: 10 },
+  };
   const open = (): Locks => {
     const links = simulation.members.map((member, index) =>
       connectMember(simulation, member, () => cutLinks.has(index)),

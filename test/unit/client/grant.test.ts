@@ -1,12 +1,33 @@
 import { describe, expect, test } from "vitest";
 import type { ActiveClaim } from "../../../src/client/engine.ts";
-import type { HandoffLimits } from "../../../src/client/grant.ts";
-import { Grant, isExclusive, NO_HANDOFFS, STRICT_ORDER, tokensToRequest } from "../../../src/client/grant.ts";
-import { ALL_PERMITS } from "../../../src/spi/driver.ts";
-import { lockSpec } from "../lock-table/table-fixture.ts";
+import { Grant, tokensToRequest } from "../../../src/client/grant.ts";
+import type { LocalHold } from "../../../src/client/local-hold.ts";
+import type { QueueKind } from "../../../src/client/options.ts";
 
-const POLLING: HandoffLimits = { handoffs: 64, handoffMs: 10, isRecallable: false, isStrict: false };
-const RECALLING: HandoffLimits = { handoffs: 4, handoffMs: 10, isRecallable: true, isStrict: false };
+/** A kind of queue on a store. */
+interface Setting {
+  readonly kind: QueueKind;
+  readonly recall: "push" | "recheck";
+  readonly holders: number;
+  readonly ms: number;
+  readonly reportsBreaks?: false;
+}
+
+const POLLING: Setting = { kind: "shared", recall: "recheck", holders: 64, ms: 10 };
+const RECALLING: Setting = { kind: "shared", recall: "push", holders: 4, ms: 10 };
+const STRICT: Setting = { ...RECALLING, kind: "strict" };
+const ALONE: Setting = { ...RECALLING, kind: "alone" };
+
+type GrantContext = ConstructorParameters<typeof Grant>[0];
+
+function contextOf({ recall, reportsBreaks, holders, ms }: Setting): GrantContext {
+  return { traits: { recall, reportsBreaks }, settings: { handoffLimits: { holders, ms } } } as GrantContext;
+}
+
+/** How many tokens a claim made now requests. */
+function request(setting: Setting, waiterCount: number, suggestedCount = 1, isCached = false): number {
+  return tokensToRequest(contextOf(setting), setting.kind, waiterCount, suggestedCount, isCached);
+}
 
 interface GrantOptions {
   readonly now?: number;
@@ -15,8 +36,6 @@ interface GrantOptions {
   readonly isReusable?: boolean;
   readonly isHeld?: boolean;
   readonly survivesSilence?: boolean;
-  /** null: other requests cannot join the queue. */
-  readonly name?: string | null;
   /** What the locks of this name have shown. */
   readonly isCacheable?: boolean;
   readonly successors?: ActiveClaim["successors"];
@@ -25,8 +44,8 @@ interface GrantOptions {
 }
 
 /** A grant of these tokens, whose first holder has not taken its own yet. */
-function createGrant(limits: HandoffLimits, token: bigint, tokenCount: number, options: GrantOptions = {}): Grant {
-  const { now = 0, isWanted = false, isReusable = true, isHeld = true, name = "key", isCacheable = true } = options;
+function createGrant(setting: Setting, token: bigint, tokenCount: number, options: GrantOptions = {}): Grant {
+  const { now = 0, isWanted = false, isReusable = true, isHeld = true, isCacheable = true } = options;
   const { survivesSilence = false, successors = null, claims = {} } = options;
   const find = (id: string): unknown => {
     const found = claims[id];
@@ -34,10 +53,17 @@ function createGrant(limits: HandoffLimits, token: bigint, tokenCount: number, o
     return { claim: { id, label: found.label ?? "same" }, state: { status: found.status ?? "waiting" } };
   };
   const context = {
-    engine: { isReusable: () => isReusable, find },
-    cachedLocks: { allows: () => isCacheable },
+    ...contextOf(setting),
+    engine: { isReusable: () => isReusable, find, scheduler: { schedule: () => undefined } },
+    cachedLocks: {
+      allows: () => isCacheable,
+      add: () => undefined,
+      remove: () => undefined,
+      nextPollAt: () => Number.POSITIVE_INFINITY,
+      settleLater: () => undefined,
+    },
     tokenFloors: { record: () => undefined },
-  } as unknown as ConstructorParameters<typeof Grant>[0];
+  } as unknown as GrantContext;
   const activeClaim = {
     claim: { locks: [], label: "same" },
     state: { status: "held", token, tokenCount },
@@ -46,7 +72,7 @@ function createGrant(limits: HandoffLimits, token: bigint, tokenCount: number, o
     isWanted,
     successors,
   } as unknown as ActiveClaim;
-  return new Grant(context, name, limits, activeClaim, now);
+  return new Grant(context, setting.kind, "key", activeClaim, now);
 }
 
 /** The token of the next holder; null: the claim is released. */
@@ -60,46 +86,54 @@ function answer({ activeClaim }: Grant, tokenCount: number): void {
 }
 
 test("a claim requests a token for each local waiter, at least one, at most as many as may be handed on", () => {
-  expect(tokensToRequest(POLLING, 0, 1, false)).toBe(1);
-  expect(tokensToRequest(POLLING, 5, 1, false)).toBe(5);
-  expect(tokensToRequest(POLLING, 100, 1, false)).toBe(64);
-  expect(tokensToRequest({ ...POLLING, handoffs: 1 }, 5, 1, false)).toBe(1);
+  expect([request(POLLING, 0), request(POLLING, 5), request(POLLING, 100)]).toEqual([1, 5, 64]);
+  expect(request({ ...POLLING, holders: 1 }, 5)).toBe(1);
+});
+
+test("a claim requests one token if its grant is handed on to no request, or to those that the store names", () => {
+  expect(request(ALONE, 1)).toBe(1);
+  expect(request(STRICT, 1), "the store adds those of the successors").toBe(1);
+  expect(request({ ...RECALLING, reportsBreaks: false }, 5, 2)).toBe(1);
 });
 
 /** Claims of one local queue one after another, each handed on until its bounds, with a millisecond for each holder. */
 class Claims {
-  readonly #limits: HandoffLimits;
+  readonly #setting: Setting;
   suggestedCount = 1;
 
-  constructor(limits: HandoffLimits) {
-    this.#limits = limits;
+  constructor(setting: Setting) {
+    this.#setting = setting;
   }
 
   /** Returns the number of holders of the next one. With `returns` each of them waits again at once. */
   countHolders(waiterCount: number, returns: boolean): number {
-    const tokenCount = tokensToRequest(this.#limits, waiterCount, this.suggestedCount, false);
-    const grant = createGrant(this.#limits, 100n, tokenCount);
+    const tokenCount = request(this.#setting, waiterCount, this.suggestedCount);
+    const grant = createGrant(this.#setting, 100n, tokenCount);
     grant.takeToken();
     for (let holders = 1; ; holders++) {
       const waitersLeft = returns ? waiterCount : waiterCount - holders;
-      if (nextToken(grant, holders, waitersLeft > 0) !== null) continue;
-      this.suggestedCount = grant.suggestedCount;
+      const next = grant.next(holders, waitersLeft > 0, 0);
+      if (next === "handOn") {
+        grant.takeToken();
+        continue;
+      }
+      this.suggestedCount = grant.suggestTokens(next === "usedUp");
       return holders;
     }
   }
 }
 
 test("a token range used up while others waited is followed by one twice as long, up to the limit", () => {
-  const claims = new Claims({ ...POLLING, handoffs: 20, handoffMs: 100 });
+  const claims = new Claims({ ...POLLING, holders: 20, ms: 100 });
   expect([1, 2, 3, 4, 5].map(() => claims.countHolders(3, true))).toEqual([3, 6, 12, 20, 20]);
 });
 
 test("unused tokens of a range are not requested again", () => {
   const claims = new Claims(POLLING);
   expect([claims.countHolders(8, true), claims.countHolders(8, true)]).toEqual([8, 10]);
-  expect(tokensToRequest(POLLING, 8, claims.suggestedCount, false)).toBe(10);
+  expect(request(POLLING, 8, claims.suggestedCount)).toBe(10);
   expect(claims.countHolders(8, false), "eight were there").toBe(8);
-  expect(tokensToRequest(POLLING, 0, claims.suggestedCount, false)).toBe(8);
+  expect(request(POLLING, 0, claims.suggestedCount)).toBe(8);
 });
 
 test("each holder takes the next token of the range, and a used-up range allows no hand-off", () => {
@@ -109,7 +143,7 @@ test("each holder takes the next token of the range, and a used-up range allows 
 });
 
 test("a range longer than may be handed on is not used up", () => {
-  const grant = createGrant({ ...POLLING, handoffs: 2 }, 100n, 50);
+  const grant = createGrant({ ...POLLING, holders: 2 }, 100n, 50);
   grant.takeToken();
   expect([nextToken(grant, 1, true), nextToken(grant, 1, true)]).toEqual([101n, null]);
 });
@@ -127,8 +161,8 @@ test("a grant that may be kept is kept while it has tokens, also after its time;
   grant.takeToken();
   expect(grant.next(1_000, false, 60_000)).toBe("keep");
   grant.takeToken();
-  expect(grant.next(1_001, false, 60_000)).toBe("end");
-  expect(grant.suggestedCount).toBe(4);
+  expect(grant.next(1_001, false, 60_000)).toBe("usedUp");
+  expect([grant.suggestTokens(true), grant.suggestTokens(false)]).toEqual([4, 2]);
 });
 
 test.each<[string, GrantOptions]>([
@@ -136,7 +170,6 @@ test.each<[string, GrantOptions]>([
   ["ends with no silence", { survivesSilence: true }],
   ["has little of its lease left, or a call that failed", { isReusable: false }],
   ["is not held by the clock", { isHeld: false }],
-  ["no other request can join", { name: null }],
   ["was kept in vain before", { isCacheable: false }],
 ])("a claim is not kept that %s", (_, options) => {
   const grant = createGrant(RECALLING, 100n, 5, options);
@@ -158,8 +191,8 @@ test.each(["isReusable", "isHeld"])("a grant is not handed on, nor used while id
   expect(grant.reuse(1)).toBe(false);
 });
 
-test("a grant whose queue no other request can join has one holder, whatever its answers say", () => {
-  const grant = createGrant(NO_HANDOFFS, 100n, 5, { name: null });
+test("a grant alone has one holder, whatever its answers say, and is not kept", () => {
+  const grant = createGrant(ALONE, 100n, 5);
   grant.takeToken();
   answer(grant, 9);
   expect([grant.hasTokens, grant.findSuccessor(), grant.next(1, false, 60_000)]).toEqual([false, null, "end"]);
@@ -172,13 +205,13 @@ describe("in strict order", () => {
     claims: GrantOptions["claims"] & object,
     { token = 100n, tokenCount = ids.length + 1, status = "held" } = {},
   ): [string, bigint][] {
-    const grant = createGrant(STRICT_ORDER, 100n, tokenCount, { name: null, claims, successors: { token, ids } });
+    const grant = createGrant(STRICT, 100n, tokenCount, { claims, successors: { token, ids } });
     grant.takeToken();
     Object.assign(grant.activeClaim.state, { status });
     const holders: [string, bigint][] = [];
     for (;;) {
       const successor = grant.findSuccessor();
-      if (grant.next(holders.length, successor !== null, 0) === "end") return holders;
+      if (grant.next(holders.length, successor !== null, 0) !== "handOn") return holders;
       holders.push([(successor as ActiveClaim).claim.id, grant.takeToken()]);
     }
   }
@@ -210,37 +243,44 @@ describe("in strict order", () => {
   test("not beyond the token range of the last answer", () => {
     expect(handOn(["a", "b"], { a: {}, b: {} }, { tokenCount: 2 })).toEqual([["a", 101n]]);
     const successors = { token: 100n, ids: ["a"] };
-    const grant = createGrant(STRICT_ORDER, 100n, 2, { claims: { a: {} }, successors });
+    const grant = createGrant(STRICT, 100n, 2, { claims: { a: {} }, successors });
     grant.takeToken();
     answer(grant, 1);
     expect(grant.findSuccessor()).toBeNull();
   });
-
-  test("a claim requests one token: the store adds those of the successors", () => {
-    expect(tokensToRequest(STRICT_ORDER, 1, 1, false)).toBe(1);
-  });
 });
 
-test("only claims for every permit of every key are handed off locally", () => {
-  expect(isExclusive([lockSpec("a"), lockSpec("b")])).toBe(true);
-  expect(isExclusive([lockSpec("a"), lockSpec("b", 1)])).toBe(false);
-  expect(isExclusive([lockSpec("a", 4, 4)])).toBe(false);
-  expect(isExclusive([lockSpec("a", ALL_PERMITS, ALL_PERMITS + 1)])).toBe(false);
+test("a grant is used by one holder after another, idle while none follows, and ended for good", () => {
+  const grant = createGrant(RECALLING, 100n, 5);
+  const holder = {} as LocalHold;
+  expect([grant.status, grant.holder, grant.idleSince]).toEqual(["between", null, null]);
+  grant.beginUse(holder);
+  expect([grant.status, grant.holder]).toEqual(["used", holder]);
+  grant.endUse();
+  expect([grant.status, grant.holder]).toEqual(["between", null]);
+  grant.becomeIdle(7, 60_000);
+  expect([grant.status, grant.holder, grant.idleSince]).toEqual(["idle", null, 7]);
+  grant.end();
+  expect([grant.status, grant.idleSince]).toEqual(["ended", null]);
 });
 
 describe("on a store that recalls", () => {
   /** How many holders a range serves when another request waits all the time; and the suggestion for the next one. */
-  function useRange(limits: HandoffLimits, tokenCount: number, recalledAt: number): { holders: number; next: number } {
-    const grant = createGrant(limits, 1n, tokenCount, { isWanted: recalledAt === 0 });
+  function useRange(setting: Setting, tokenCount: number, recalledAt: number): { holders: number; next: number } {
+    const grant = createGrant(setting, 1n, tokenCount, { isWanted: recalledAt === 0 });
     grant.takeToken();
     for (let holders = 1; ; holders++) {
       if (holders === recalledAt) grant.becomeWanted(holders);
-      if (nextToken(grant, holders, true) !== null) continue;
-      return { holders, next: tokensToRequest(limits, 1, grant.suggestedCount, false) };
+      const next = grant.next(holders, true, 0);
+      if (next === "handOn") {
+        grant.takeToken();
+        continue;
+      }
+      return { holders, next: request(setting, 1, grant.suggestTokens(next === "usedUp")) };
     }
   }
-  const countHolders = (limits: HandoffLimits, tokenCount: number, recalledAt: number): number =>
-    useRange(limits, tokenCount, recalledAt).holders;
+  const countHolders = (setting: Setting, tokenCount: number, recalledAt: number): number =>
+    useRange(setting, tokenCount, recalledAt).holders;
 
   test("a grant is bounded by its tokens alone until it is recalled", () => {
     expect(countHolders(RECALLING, 1_000, Number.POSITIVE_INFINITY)).toBe(1_000);
@@ -252,9 +292,9 @@ describe("on a store that recalls", () => {
   });
 
   test("from the recall on, as long as without it, and a second recall grants no more time", () => {
-    const limits = { ...RECALLING, handoffs: 64 };
-    expect(countHolders(limits, 1_000, 500)).toBe(510);
-    const grant = createGrant(limits, 1n, 1_000);
+    const setting = { ...RECALLING, holders: 64 };
+    expect(countHolders(setting, 1_000, 500)).toBe(510);
+    const grant = createGrant(setting, 1n, 1_000);
     grant.takeToken();
     grant.becomeWanted(100);
     grant.becomeWanted(109);
@@ -269,7 +309,7 @@ describe("on a store that recalls", () => {
   });
 
   test("a claim that may be cached requests at least 16 tokens", () => {
-    expect(tokensToRequest(RECALLING, 1, 1, true)).toBe(16);
+    expect(request(RECALLING, 1, 1, true)).toBe(16);
   });
 
   test("a renewal asks for twice the last use when half of the range is used", () => {
@@ -301,13 +341,13 @@ describe("on a store that recalls", () => {
   });
 
   test("on another store the range is at most as long as the limit, whatever its answers say", () => {
-    const grant = createGrant({ ...POLLING, handoffs: 2 }, 1n, 2);
+    const grant = createGrant({ ...POLLING, holders: 2 }, 1n, 2);
     grant.takeToken();
     answer(grant, 50);
     expect([nextToken(grant, 1, true), nextToken(grant, 2, true), grant.tokensToRenew()]).toEqual([2n, null, 0]);
   });
 
-  test("with handoffs: 1 there is no hand-off", () => {
-    expect(countHolders({ ...POLLING, handoffs: 1 }, 5, Number.POSITIVE_INFINITY)).toBe(1);
+  test("with one holder there is no hand-off", () => {
+    expect(countHolders({ ...POLLING, holders: 1 }, 5, Number.POSITIVE_INFINITY)).toBe(1);
   });
 });

@@ -11,7 +11,7 @@ import {
   shared,
 } from "../../../src/client/lock-spec.ts";
 import type { LockSpec, Traits } from "../../../src/spi/driver.ts";
-import { ALL_PERMITS, MAX_LOCKS } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS, isExclusive, MAX_LOCKS } from "../../../src/spi/driver.ts";
 
 const singleSpec = ([hold]: readonly [LockSpec, ...LockSpec[]]): LockSpec => hold;
 const writeSpec = singleSpec(exclusive("k"));
@@ -85,4 +85,12 @@ test.each([
   const check = (): void => checkSupported(targets[kind], { permits } as Traits, "store");
   if (message === null) expect(check).not.toThrow();
   else expect(check).toThrow(message);
+});
+
+test("a spec is exclusive if it takes every permit of the key, not of a limit of its own", () => {
+  expect([...exclusive("a"), ...shared("a"), ...semaphorePermits("a", 4, 4)].map(isExclusive)).toEqual([
+    true,
+    false,
+    false,
+  ]);
 });

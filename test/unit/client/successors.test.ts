@@ -87,6 +87,31 @@ test("the order of all clients is that of arrival; in between the lock passes wi
   expect(tableOf(store).records.size).toBe(0);
 });
 
+test("a request that asks for strict order itself is one like the others, on a client in strict order", async () => {
+  const { a, b, handedOff, request } = createFixture();
+  const first = await request(b, "first");
+  const requests = [{}, { order: "strict" }, {}].map((options, index) => request(a, `a${index}`, options));
+  await settle();
+  await first.release();
+  const tokens = await takeInTurn(requests);
+  expect(handedOff).toEqual(tokens.slice(1).map(Number));
+});
+
+test("on another client it has a claim of its own, which is handed on to nobody", async () => {
+  const { b, store, request } = createFixture();
+  const other = createLocks(memory({ store }), { order: "process" });
+  const handedOff: unknown[] = [];
+  other.on("handedOff", (detail) => handedOff.push(detail));
+  const first = await request(b, "first");
+  const requests = [1, 2, 3].map((index) => request(other, `o${index}`, { order: "strict" }));
+  await settle();
+  expect(tableOf(store).records.size).toBe(4);
+  await first.release();
+  await takeInTurn(requests);
+  expect(handedOff).toEqual([]);
+  await other.close();
+});
+
 test("a waiter that was aborted or timed out is skipped, and leaves nothing", async () => {
   const { a, b, clock, order, request } = createFixture();
   const first = await request(b, "first");
@@ -134,7 +159,6 @@ test("a successor that the store has granted meanwhile gets no second grant", as
 test.each<[string, object]>([
   ["another label", { label: "other" }],
   ["another ttl", { ttl: "20s" }],
-  ["a claim of its own", { order: "strict" }],
 ])("a request with %s is granted by the store", async (_, options) => {
   const { a, b, order, handedOff, request } = createFixture();
   const first = await request(b, "first");

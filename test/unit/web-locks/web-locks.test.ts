@@ -38,6 +38,10 @@ describe("over memory", () => {
   defineWebLockTests(async () => webLocks(openLocks(memory())));
 });
 
+describe("over memory, of a client in strict order", () => {
+  defineWebLockTests(async () => webLocks(openLocks(memory(), { order: "strict" })));
+});
+
 const native = (globalThis as { readonly navigator?: { readonly locks?: unknown } }).navigator?.locks;
 describe.skipIf(native === undefined)("navigator.locks of this Node, to which the same applies", () => {
   defineWebLockTests(
