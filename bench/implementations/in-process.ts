@@ -48,7 +48,7 @@ async function doNothing(): Promise<void> {}
 export async function openMemoryDriver(): Promise<LockImplementation<Claim>> {
   const driver = memory();
   const ignore = (): void => undefined;
-  const pushes = { answered: ignore, changed: ignore, disconnected: ignore, reconnected: ignore, recalled: ignore };
+  const pushes = { pushed: ignore, recheck: ignore, disconnected: ignore, reconnected: ignore, recalled: ignore };
   await driver.open({ ...pushes, heldTokens: () => null });
   return {
     async acquire(key) {

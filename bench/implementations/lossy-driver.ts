@@ -8,8 +8,8 @@ export function losePushes(driver: Driver): Driver {
   const isLost = (): boolean => Math.random() < 0.5;
   driver.open = (events: DriverEvents) =>
     open({
-      answered: (id, answer) => isLost() || events.answered(id, answer),
-      changed: (id) => isLost() || events.changed(id),
+      pushed: (id, answer) => isLost() || events.pushed(id, answer),
+      recheck: (id) => isLost() || events.recheck(id),
       disconnected: () => events.disconnected(),
       reconnected: () => events.reconnected(),
       recalled: (id) => isLost() || events.recalled(id),

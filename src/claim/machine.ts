@@ -167,7 +167,7 @@ function stepPending(state: PendingState, event: LiveEvent, now: number, setting
       if (event.call !== state.callState.calls || state.callState.sentAt === null)
         return { state, effects: NO_EFFECTS };
       return onPendingFailure(state, event.isFatal, event.random, now, settings);
-    case "notified":
+    case "recheck":
     case "clockStepped":
       return callStore(state, now);
     case "recalled":
@@ -179,7 +179,7 @@ function stepPending(state: PendingState, event: LiveEvent, now: number, setting
         deadline: state.deadline - event.byMs,
         callState: afterSuspend(state.callState),
       };
-      return stepPending(shortened, { type: "notified" }, now, settings);
+      return stepPending(shortened, { type: "recheck" }, now, settings);
     }
     case "due":
       return onPendingDue(state, event.random, event.withinMs, now, settings);
@@ -333,7 +333,7 @@ function stepHeld(state: HeldState, event: LiveEvent, now: number, settings: Cla
       if (event.call !== state.callState.calls || state.callState.sentAt === null)
         return { state, effects: NO_EFFECTS };
       return onHeldFailure(state, event.random, now, settings);
-    case "notified":
+    case "recheck":
       return requestRenewal(state, now);
     case "recalled":
       return recallClaim(state);

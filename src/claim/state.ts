@@ -121,7 +121,7 @@ export type ClaimEvent =
   | { readonly type: "failed"; readonly call: number; readonly isFatal: boolean; readonly random: number }
   | { readonly type: "pushed"; readonly answer: Answer }
   /** A recheck push: the answer may have changed. */
-  | { readonly type: "notified" }
+  | { readonly type: "recheck" }
   /** A recall push: another claim waits for this one. */
   | { readonly type: "recalled" }
   /**

@@ -126,8 +126,8 @@ export class Client {
     let traits: Traits;
     try {
       traits = await driver.open({
-        answered: (id, answer) => engine.answered(id, answer),
-        changed: (id) => engine.changed(id),
+        pushed: (id, answer) => engine.pushed(id, answer),
+        recheck: (id) => engine.recheck(id),
         disconnected: () => engine.disconnected(),
         reconnected: () => engine.reconnected(),
         recalled: (id) => engine.recalled(id),

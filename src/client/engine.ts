@@ -288,7 +288,7 @@ export class Engine {
 
   // the store's pushes; see DriverEvents
 
-  answered(id: ClaimId, answer: Answer): void {
+  pushed(id: ClaimId, answer: Answer): void {
     const activeClaim = this.#claims.get(id);
     if (activeClaim === undefined) return;
     const now = this.clock.now();
@@ -299,9 +299,9 @@ export class Engine {
     this.#apply(activeClaim, { type: "pushed", answer }, now);
   }
 
-  changed(id: ClaimId): void {
+  recheck(id: ClaimId): void {
     const activeClaim = this.#claims.get(id);
-    if (activeClaim !== undefined) this.#apply(activeClaim, { type: "notified" }, this.clock.now());
+    if (activeClaim !== undefined) this.#apply(activeClaim, { type: "recheck" }, this.clock.now());
   }
 
   disconnected(): void {
@@ -310,7 +310,7 @@ export class Engine {
 
   reconnected(): void {
     const now = this.clock.now();
-    for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "notified" }, now);
+    for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "recheck" }, now);
     this.#releaseQueue.retryNow();
   }
 

@@ -308,7 +308,7 @@ export class Grant implements ScheduledTask {
     const state = this.#state;
     if (state.status === "idle" && now >= state.since + state.cacheMs) return this.giveBack(now);
     // one in use, too: it must not be idle again while another claim waits
-    if (this.#context.cachedLocks.polls) this.#context.engine.changed(this.activeClaim.claim.id);
+    if (this.#context.cachedLocks.polls) this.#context.engine.recheck(this.activeClaim.claim.id);
     // the answer may have ended it
     if (this.#state.status === "idle") this.#context.engine.scheduler.schedule(this, this.#nextDueAt(this.#state, now));
   }

@@ -245,8 +245,8 @@ function createContext({ settings, store, slowMachine, drivers, cleanups, violat
       const pushes: Push[] = [];
       const recalls: ClaimId[] = [];
       const traits = await opened.open({
-        answered: (id, answer) => void pushes.push({ id, answer }),
-        changed: (id) => void pushes.push({ id, answer: undefined }),
+        pushed: (id, answer) => void pushes.push({ id, answer }),
+        recheck: (id) => void pushes.push({ id, answer: undefined }),
         disconnected: () => undefined,
         reconnected: () => void pushes.push({ id: null, answer: undefined }),
         recalled(id) {

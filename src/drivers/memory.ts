@@ -44,8 +44,8 @@ export function memory(options: MemoryOptions = {}): Driver {
   const notifyOwner: NotifyOwner = (id, answer) => {
     runInMicrotask(() => {
       if (answer === "recalled") events?.recalled(id);
-      else if (answer === "changed") events?.changed(id);
-      else events?.answered(id, answer);
+      else if (answer === "recheck") events?.recheck(id);
+      else events?.pushed(id, answer);
     });
   };
   const readTime = (): Timestamps => ({ now: clock.now(), micros: Math.floor(clock.wall() * 1_000) });

@@ -66,7 +66,7 @@ export interface Origin<Owner> {
 export interface Notification<Owner> {
   readonly id: ClaimId;
   readonly owner: Owner | null;
-  readonly answer: Answer | "recalled" | "changed";
+  readonly answer: Answer | "recalled" | "recheck";
 }
 
 /** A grant from before a restart. */
@@ -408,12 +408,12 @@ export class LockTable<Owner = unknown> {
   /** What it waits for may end sooner than its last answer says. */
   #recheckFrontWaiter(queue: KeyQueue<Owner>): void {
     const entry = queue.lastAdmitted?.next ?? null;
-    if (entry !== null) this.#notify(entry.record, "changed");
+    if (entry !== null) this.#notify(entry.record, "recheck");
   }
 
   #notify(
     record: ClaimRecord<Owner>,
-    answer: Answer | "recalled" | "changed" = toAnswer(record, this.#now, this.sessionMs),
+    answer: Answer | "recalled" | "recheck" = toAnswer(record, this.#now, this.sessionMs),
   ): void {
     this.#notifications.push({ id: record.claim.id, owner: record.owner, answer });
   }

@@ -123,9 +123,9 @@ export interface TokenRange {
  */
 export interface DriverEvents {
   /** The answer for this claim is now `answer`. */
-  answered(id: ClaimId, answer: Answer): void;
+  pushed(id: ClaimId, answer: Answer): void;
   /** The answer for this claim may have changed; the core rechecks it. */
-  changed(id: ClaimId): void;
+  recheck(id: ClaimId): void;
   /**
    * The connection broke, or one of several did: the store may lose the claims before it answers again. Holders keep their
    * leases, but the core grants nothing from what it knows already (a cached lock, a local hand-off, a successor) until the

@@ -62,7 +62,7 @@ export class ControlledStore {
     if (claims.length === 0) throw new TypeError(`key must be held: no lock on ${formatKeys([key])} can be lost`);
     for (const claim of claims) {
       this.#remove(claim);
-      this.#events?.answered(claim.id, reason === "unknown" ? { state: "none" } : { state: "none", reason });
+      this.#events?.pushed(claim.id, reason === "unknown" ? { state: "none" } : { state: "none", reason });
     }
   }
 

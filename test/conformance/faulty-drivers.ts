@@ -328,13 +328,13 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       return delegate(correctDriver, {
         open: (events) =>
           correctDriver.open({
-            changed: (id) => events.changed(id),
+            recheck: (id) => events.recheck(id),
             disconnected: () => events.disconnected(),
             reconnected: () => events.reconnected(),
             recalled: (id) => events.recalled(id),
             heldTokens: (id) => events.heldTokens(id),
-            answered(id, answer) {
-              if (answer.state === "held") events.answered(id, { ...answer, token: answer.token - 1n });
+            pushed(id, answer) {
+              if (answer.state === "held") events.pushed(id, { ...answer, token: answer.token - 1n });
             },
           }),
       });

@@ -120,7 +120,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a lease that is cut short and not told to the claim that waits for it",
     file: "src/lock-table/table.ts",
-    find: 'if (entry !== null) this.#notify(entry.record, "changed");',
+    find: 'if (entry !== null) this.#notify(entry.record, "recheck");',
     replace: "",
     tests: "test/conformance/memory.test.ts",
   },

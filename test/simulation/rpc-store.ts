@@ -73,7 +73,7 @@ export class RpcStore {
   }
 }
 
-type Push = (id: ClaimId, answer: Answer | "recalled" | "changed") => void;
+type Push = (id: ClaimId, answer: Answer | "recalled" | "recheck") => void;
 
 /** One client's driver. It belongs to that run of its machine. */
 export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, network: SimulatedNetwork): Driver {
@@ -112,7 +112,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
   const push: Push = (id, answer) => {
     if (answer === "recalled") return pushRecall(id);
     // undefined: a recheck
-    const pushed = random.chance(behavior.recheckChance) || answer === "changed" ? undefined : answer;
+    const pushed = random.chance(behavior.recheckChance) || answer === "recheck" ? undefined : answer;
     for (let copies = network.pushCopies(machine); copies > 0; copies--) {
       events.after(network.delay(), () =>
         machine.execute(() => {

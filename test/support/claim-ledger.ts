@@ -24,11 +24,11 @@ export function createClaimLedger(inner: Driver): ClaimLedger {
   const driver = delegate(inner, {
     open: (events) =>
       inner.open({
-        answered(id, answer) {
+        pushed(id, answer) {
           record(id, answer);
-          events.answered(id, answer);
+          events.pushed(id, answer);
         },
-        changed: (id) => events.changed(id),
+        recheck: (id) => events.recheck(id),
         disconnected: () => events.disconnected(),
         reconnected: () => events.reconnected(),
         recalled: (id) => events.recalled(id),

@@ -8,8 +8,8 @@ type OnPush = (id: ClaimId | null, answer?: Answer) => unknown;
 /** Passes all pushes to one function. */
 export function toDriverEvents(onPush: OnPush): DriverEvents {
   return {
-    answered: (id, answer) => void onPush(id, answer),
-    changed: (id) => void onPush(id),
+    pushed: (id, answer) => void onPush(id, answer),
+    recheck: (id) => void onPush(id),
     disconnected: () => undefined,
     reconnected: () => void onPush(null),
     recalled: () => undefined,
@@ -24,8 +24,8 @@ export const NO_EVENTS: DriverEvents = toDriverEvents(() => undefined);
 export function toOnPush(events: DriverEvents): (id: ClaimId | null, answer?: Answer) => void {
   return (id, answer) => {
     if (id === null) events.reconnected();
-    else if (answer === undefined) events.changed(id);
-    else events.answered(id, answer);
+    else if (answer === undefined) events.recheck(id);
+    else events.pushed(id, answer);
   };
 }
 

@@ -36,11 +36,11 @@ export function withHeldTokens(driver: Driver, clock: Clock = systemClock): Driv
   return delegate(driver, {
     open: (events) =>
       driver.open({
-        answered(id, answer) {
+        pushed(id, answer) {
           record(id, answer, 0);
-          events.answered(id, answer);
+          events.pushed(id, answer);
         },
-        changed: (id) => events.changed(id),
+        recheck: (id) => events.recheck(id),
         disconnected: () => events.disconnected(),
         reconnected: () => events.reconnected(),
         recalled: (id) => events.recalled(id),

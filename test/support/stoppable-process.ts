@@ -48,8 +48,8 @@ export class StoppableProcess {
   wrapDriver(driver: Driver): Driver {
     const { detach, revoke } = driver;
     const wrapEvents = (events: DriverEvents): DriverEvents => ({
-      answered: (id, answer) => this.#receive(() => events.answered(id, answer)),
-      changed: (id) => this.#receive(() => events.changed(id)),
+      pushed: (id, answer) => this.#receive(() => events.pushed(id, answer)),
+      recheck: (id) => this.#receive(() => events.recheck(id)),
       disconnected: () => this.#receive(() => events.disconnected()),
       reconnected: () => this.#receive(() => events.reconnected()),
       recalled: (id) => this.#receive(() => events.recalled(id)),

@@ -44,8 +44,8 @@ export interface ClaimCoordinatorOptions {
   readonly random: () => number;
   /** The time limit of a call for this claim. */
   readonly getTimeoutMs: (quorumClaim: QuorumClaim) => number;
-  readonly answered: (id: ClaimId, answer: Answer) => void;
-  readonly changed: (id: ClaimId) => void;
+  readonly pushed: (id: ClaimId, answer: Answer) => void;
+  readonly recheck: (id: ClaimId) => void;
 }
 
 export class ClaimCoordinator {
@@ -398,10 +398,10 @@ export class ClaimCoordinator {
       (hasToken) => {
         const now = this.#time();
         if (quorumClaim.isDone) return;
-        if (hasToken && quorumClaim.isConfirmed(now)) this.#options.answered(id, toPushedAnswer(quorumClaim, now));
-        else this.#options.changed(id);
+        if (hasToken && quorumClaim.isConfirmed(now)) this.#options.pushed(id, toPushedAnswer(quorumClaim, now));
+        else this.#options.recheck(id);
       },
-      () => this.#options.changed(id), // the recheck reports the error
+      () => this.#options.recheck(id), // the recheck reports the error
     );
   }
 }

@@ -157,8 +157,8 @@ class QuorumDriver implements Driver {
       time: this.#time,
       random: options.random ?? Math.random,
       getTimeoutMs: ({ claim }) => this.#getTimeoutMs([claim]),
-      answered: (id, answer) => this.#events?.answered(id, answer),
-      changed: (id) => this.#events?.changed(id),
+      pushed: (id, answer) => this.#events?.pushed(id, answer),
+      recheck: (id) => this.#events?.recheck(id),
     });
   }
 
@@ -314,8 +314,8 @@ class QuorumDriver implements Driver {
     const quorumClaim = id === null ? undefined : this.#claims.get(id);
     if (id === null) this.#events?.reconnected();
     else if (quorumClaim === undefined) return;
-    else if (answer === undefined) this.#events?.changed(id);
+    else if (answer === undefined) this.#events?.recheck(id);
     else if (quorumClaim.onPush(index, answer, this.#time())) this.#coordinator.onChange(quorumClaim);
-    else this.#events?.changed(id);
+    else this.#events?.recheck(id);
   }
 }

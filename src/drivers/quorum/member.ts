@@ -189,8 +189,8 @@ export class Member {
     let traits: Traits;
     try {
       traits = await driver.open({
-        answered: (id, answer) => this.#onPush(id, answer),
-        changed: (id) => this.#onPush(id, undefined),
+        pushed: (id, answer) => this.#onPush(id, answer),
+        recheck: (id) => this.#onPush(id, undefined),
         disconnected: () => this.#options.onDisconnected(this.index),
         reconnected: () => this.#onPush(null, undefined),
         recalled: (id) => {

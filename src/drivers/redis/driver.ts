@@ -406,8 +406,8 @@ class RedisDriver implements Driver {
     if (push.isRecall === true) return this.#events?.recalled(push.id);
     // with the option replicas a push is only a hint: the recheck waits for the replicas
     const isTrusted = isAnswer && this.#options.replicas === undefined;
-    if (push.answer !== undefined && isTrusted) this.#events?.answered(push.id, push.answer);
-    else this.#events?.changed(push.id);
+    if (push.answer !== undefined && isTrusted) this.#events?.pushed(push.id, push.answer);
+    else this.#events?.recheck(push.id);
   }
 }
 

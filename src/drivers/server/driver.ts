@@ -277,12 +277,12 @@ class ServerDriver implements Driver {
     if (typeof id !== "string" || (verb !== "push" && verb !== "recheck" && verb !== "recalled")) return;
     const memory = this.#claims.get(id);
     if (memory === undefined || memory.isReleased) return;
-    if (verb === "recheck") return this.#events?.changed(id);
+    if (verb === "recheck") return this.#events?.recheck(id);
     if (verb === "recalled") return this.#events?.recalled(id);
     const answer = frames.decodeAnswer(result);
     if (answer.state === "none") this.#onNone(memory, answer);
     else memory.recordPush(answer);
-    this.#events?.answered(id, answer);
+    this.#events?.pushed(id, answer);
   }
 
   #onConnected(hello: ServerHello, previousRunId: string | null): void {

@@ -284,7 +284,7 @@ class SqlDriver implements Driver {
     const push = decodePush(message);
     if (push === null) return;
     if (push.isRecall) return this.#events?.recalled(push.id);
-    if (push.answer !== undefined && isAnswer) this.#events?.answered(push.id, push.answer);
-    else this.#events?.changed(push.id);
+    if (push.answer !== undefined && isAnswer) this.#events?.pushed(push.id, push.answer);
+    else this.#events?.recheck(push.id);
   }
 }

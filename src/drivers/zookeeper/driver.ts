@@ -71,7 +71,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   const zk = new ZooKeeper(options);
   const claimNodes = new ClaimNodes(root, (node) => recallWatches.remove(node));
   let driverEvents: DriverEvents | null = null;
-  const watches = new NodeWatches(zk, claimNodes, (id) => driverEvents?.changed(id));
+  const watches = new NodeWatches(zk, claimNodes, (id) => driverEvents?.recheck(id));
   const recallWatches = new RecallWatches(zk, family, (id) => driverEvents?.recalled(id));
   const keyNodes = new KeyNodes(zk, () => acl);
   const queues = new NodeQueues({

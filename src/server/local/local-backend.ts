@@ -368,7 +368,7 @@ export class LocalBackend implements Backend {
   endBatch(): void {
     this.#batchClock.endBatch();
     for (const { id, owner: session, answer } of this.table.drainNotifications()) {
-      if (answer === "recalled" || answer === "changed") {
+      if (answer === "recalled" || answer === "recheck") {
         if (answer === "recalled") session?.sink?.pushRecalled(id);
         else session?.sink?.pushRecheck(id);
         continue;

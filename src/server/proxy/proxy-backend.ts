@@ -115,8 +115,8 @@ class ProxyBackend implements Backend {
 
   async open(): Promise<void> {
     const traits = await this.#driver.open({
-      answered: (id, answer) => this.#onAnswered(id, answer),
-      changed: (id) => this.#onChanged(id),
+      pushed: (id, answer) => this.#onAnswered(id, answer),
+      recheck: (id) => this.#onChanged(id),
       disconnected: () => this.#onDisconnected(),
       reconnected: () => this.#onReconnected(),
       recalled: (id) => this.#onRecalled(id),

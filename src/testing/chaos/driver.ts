@@ -137,12 +137,12 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
     };
     const pushAsIs = (send: () => void): void => push(send, send);
     return {
-      answered: (id, answer) =>
+      pushed: (id, answer) =>
         push(
-          () => events.answered(id, answer),
-          () => events.changed(id),
+          () => events.pushed(id, answer),
+          () => events.recheck(id),
         ),
-      changed: (id) => pushAsIs(() => events.changed(id)),
+      recheck: (id) => pushAsIs(() => events.recheck(id)),
       disconnected: () => events.disconnected(),
       reconnected: () => pushAsIs(() => events.reconnected()),
       recalled: (id) => pushAsIs(() => events.recalled(id)),

@@ -185,8 +185,8 @@ class Clients {
       this.#isInspecting = true;
       const ignore = (): void => undefined;
       await this.#inspectingDriver.open({
-        answered: ignore,
-        changed: ignore,
+        pushed: ignore,
+        recheck: ignore,
         disconnected: ignore,
         reconnected: ignore,
         recalled: ignore,

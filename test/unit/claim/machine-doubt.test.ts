@@ -80,7 +80,7 @@ describe("recall", () => {
   });
 
   test("in the answer to a call that is repeated, or to an earlier one", () => {
-    const repeating = MachineFixture.answeredHeld().at(10_000).due().notified();
+    const repeating = MachineFixture.answeredHeld().at(10_000).due().recheck();
     expect(repeating.answered(recalledAnswer).effects).toEqual(["renew", "recall"]);
     const machine = MachineFixture.answeredHeld().at(10_000).due().at(15_000).due().at(15_020).due();
     expect(machine.answered(recalledAnswer, machine.call - 1).effects).toEqual(["recall"]);
@@ -116,7 +116,7 @@ describe("transfer", () => {
     const machine = MachineFixture.answeredHeld().apply({ type: "detaching", isShortening: true });
     expect(machine.nextWakeAt).toBe(27_000);
     expect(machine.at(10_000).due().effects).toEqual([]);
-    expect(machine.notified().effects).toEqual([]);
+    expect(machine.recheck().effects).toEqual([]);
     expect(machine.at(27_000).due().effects).toEqual(["lose"]);
   });
 

@@ -93,8 +93,8 @@ export class MachineFixture {
     return this.apply({ type: "pushed", answer });
   }
 
-  notified(): this {
-    return this.apply({ type: "notified" });
+  recheck(): this {
+    return this.apply({ type: "recheck" });
   }
 
   due(withinMs = 0): this {

@@ -27,11 +27,11 @@ describe("a held claim", () => {
   });
 
   test("looked up without an extension: the deadline stays, and the renewal is due as before", () => {
-    const machine = MachineFixture.answeredHeld().at(3_000).notified().at(3_100).answered(heldAnswer(27_000));
+    const machine = MachineFixture.answeredHeld().at(3_000).recheck().at(3_100).answered(heldAnswer(27_000));
     expect(machine.state).toMatchObject({ deadline: 3_000 + 0.9 * 27_000 });
     expect(machine.nextWakeAt).toBe(10_000);
     // less than what is known already
-    machine.at(5_000).notified().answered(heldAnswer(20_000));
+    machine.at(5_000).recheck().answered(heldAnswer(20_000));
     expect(machine.state).toMatchObject({ deadline: 27_300 });
   });
 
@@ -96,12 +96,7 @@ describe("a held claim", () => {
       status: "held",
       callState: { sentAt: null },
     });
-    const rechecked = MachineFixture.answeredWaiting()
-      .at(10_000)
-      .due()
-      .at(10_100)
-      .pushed(heldAnswer(29_900))
-      .notified();
+    const rechecked = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).pushed(heldAnswer(29_900)).recheck();
     expect(rechecked.at(10_200).answered(waitingAnswer())).toMatchObject({
       effects: ["renew"],
       state: { status: "held" },
@@ -123,10 +118,10 @@ describe("a held claim", () => {
     expect(MachineFixture.answeredHeld().at(1).pushed(heldAnswer()).effects).toEqual([]);
   });
 
-  test("notified: renewed; while a call is in flight, renewed when it settles", () => {
-    const machine = MachineFixture.answeredHeld().at(1).notified();
+  test("recheck: renewed; while a call is in flight, renewed when it settles", () => {
+    const machine = MachineFixture.answeredHeld().at(1).recheck();
     expect(machine.effects).toEqual(["renew"]);
-    expect(machine.notified().effects).toEqual([]);
+    expect(machine.recheck().effects).toEqual([]);
     expect(machine.at(2).answered(heldAnswer()).effects).toEqual(["renew"]);
     expect(machine.at(3).answered(heldAnswer()).effects).toEqual([]);
   });
@@ -137,7 +132,7 @@ describe("a held claim", () => {
     expect(machine.isHeld).toBe(true);
     expect(machine.at(machine.nextWakeAt).due().effects).toEqual(["renew"]);
     expect(machine.failCall().effects).toEqual([]);
-    machine.at(machine.nextWakeAt).due().notified();
+    machine.at(machine.nextWakeAt).due().recheck();
     expect(machine.answered(heldAnswer()).effects).toEqual(["restored", "renew"]);
     expect(machine.answered(heldAnswer()).effects).toEqual([]);
   });
@@ -161,7 +156,7 @@ describe("a held claim", () => {
   });
 
   test("past the deadline: lost, whatever arrives later", () => {
-    for (const last of ["due", "answered", "notified"] as const) {
+    for (const last of ["due", "answered", "recheck"] as const) {
       const machine = MachineFixture.answeredHeld().at(10_000).due().at(27_000);
       if (last === "answered") machine.answered(heldAnswer());
       else machine[last]();
@@ -189,7 +184,7 @@ describe("a lost claim", () => {
   test("is released when the holder's body has ended, and not before", () => {
     const machine = createLost();
     expect(machine.at(10_001).answered(heldAnswer(), 1).effects).toEqual([]);
-    expect(machine.notified().effects).toEqual([]);
+    expect(machine.recheck().effects).toEqual([]);
     expect(machine.due().effects).toEqual([]);
     expect(machine.release()).toMatchObject({ effects: ["release"], state: { status: "done" } });
   });
@@ -238,7 +233,7 @@ describe("a claim without renewal", () => {
   });
 
   test("a requested call is still completed", () => {
-    const machine = MachineFixture.answeredHeld(settings).at(1_000).notified();
+    const machine = MachineFixture.answeredHeld(settings).at(1_000).recheck();
     expect(machine.nextWakeAt).toBe(6_000);
     expect(machine.at(6_000).due().nextWakeAt).toBe(6_020);
   });

@@ -76,7 +76,7 @@ const arbitraryEvent = fc.record({
     "pushed",
     "failed",
     "fatal",
-    "notified",
+    "recheck",
     "due",
     "due",
     "suspended",
@@ -103,7 +103,7 @@ function toClaimEvent(
     case "failed":
     case "fatal":
       return { type: "failed", call: number, isFatal: type === "fatal", random };
-    case "notified":
+    case "recheck":
     case "recalled":
     case "transferred":
       return { type };

@@ -104,12 +104,12 @@ describe("an asking claim", () => {
     expect(machine.state.status).toBe("held");
   });
 
-  test("notified while the call is in flight: asks again as soon as that call settles", () => {
-    const machine = new MachineFixture().at(100).notified();
+  test("a recheck while the call is in flight: asks again as soon as that call settles", () => {
+    const machine = new MachineFixture().at(100).recheck();
     expect(machine.effects).toEqual([]);
     expect(machine.at(200).answered(waitingAnswer()).effects).toEqual(["renew", "wait"]);
-    expect(new MachineFixture().notified().at(200).answered(heldAnswer()).effects).toEqual(["grant", "renew"]);
-    const failing = new MachineFixture().notified().at(200).failCall();
+    expect(new MachineFixture().recheck().at(200).answered(heldAnswer()).effects).toEqual(["grant", "renew"]);
+    const failing = new MachineFixture().recheck().at(200).failCall();
     expect(failing.nextWakeAt).toBe(200);
     expect(failing.due().effects).toEqual(["ask"]);
   });
@@ -222,13 +222,13 @@ describe("a waiting claim", () => {
     expect(machine.at(8_100).answered(heldAnswer()).effects).toEqual(["grant"]);
   });
 
-  test("pushed waiting, or notified: renewed", () => {
+  test("pushed waiting, or a recheck: renewed", () => {
     expect(MachineFixture.answeredWaiting().at(1).pushed(waitingAnswer()).effects).toEqual(["renew"]);
-    expect(MachineFixture.answeredWaiting().at(1).notified().effects).toEqual(["renew"]);
+    expect(MachineFixture.answeredWaiting().at(1).recheck().effects).toEqual(["renew"]);
   });
 
-  test("notified while a call is in flight: renewed again when it settles", () => {
-    const machine = MachineFixture.answeredWaiting().at(10_000).due().notified().notified();
+  test("a recheck while a call is in flight: renewed again when it settles", () => {
+    const machine = MachineFixture.answeredWaiting().at(10_000).due().recheck().recheck();
     expect(machine.effects).toEqual([]);
     expect(machine.at(10_100).answered(waitingAnswer()).effects).toEqual(["renew"]);
     expect(machine.at(10_200).answered(waitingAnswer()).effects).toEqual([]);
@@ -303,7 +303,7 @@ describe("an ended claim", () => {
     expect(createEnded().answered(waitingAnswer(), 1).effects).toEqual(["release"]);
     expect(createEnded().pushed(heldAnswer()).effects).toEqual(["release"]);
     expect(createEnded().answered(NONE_ANSWER, 1).effects).toEqual([]);
-    expect(createEnded().notified().effects).toEqual([]);
+    expect(createEnded().recheck().effects).toEqual([]);
     expect(createEnded().nextWakeAt).toBe(Number.POSITIVE_INFINITY);
     expect(createEnded().isHeld).toBe(false);
   });

@@ -49,7 +49,7 @@ class Fixture {
         this.events = events;
         const own = await inner.open({
           ...events,
-          answered: (id, answer) => events.answered(id, answer),
+          pushed: (id, answer) => events.pushed(id, answer),
           recalled: (id) => (this.losesRecalls ? undefined : events.recalled(id)),
         });
         return { ...own, ...traits };

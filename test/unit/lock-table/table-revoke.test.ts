@@ -152,7 +152,7 @@ test("the first claim that waits for a lease that was cut short is to be asked a
     return fixture.table.drainNotifications();
   };
   expect(detach("a", 2 * TTL_MS)).toEqual([]);
-  expect(detach("a", SECOND_MS)).toEqual([{ id: "b", owner: "owner", answer: "changed" }]);
+  expect(detach("a", SECOND_MS)).toEqual([{ id: "b", owner: "owner", answer: "recheck" }]);
   expect(detach("alone", SECOND_MS)).toEqual([]);
 });
 

@@ -494,12 +494,12 @@ class AdvisoryDriver implements Driver {
 
   /** Not from within a call of the core. */
   #push({ claim }: Entry, answer: Answer): void {
-    queueMicrotask(() => this.#events?.answered(claim.id, answer));
+    queueMicrotask(() => this.#events?.pushed(claim.id, answer));
   }
 
   /** The core is to ask again. */
   #notify({ claim }: Entry): void {
-    queueMicrotask(() => this.#events?.changed(claim.id));
+    queueMicrotask(() => this.#events?.recheck(claim.id));
   }
 
   #toAnswer(entry: Entry): Answer {
