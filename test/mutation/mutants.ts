@@ -377,7 +377,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a majority that waits, beside a pause, for a member that has failed",
     file: "src/drivers/quorum/tally.ts",
-    find: "- this.#notAskedCount - this.errors.length;",
+    find: "- this.#notAskedCount - this.count.errors.length;",
     replace: "- this.#notAskedCount;",
     tests: "test/unit/drivers/quorum/tally.test.ts",
   },

@@ -221,7 +221,7 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "a majority that keeps the recalls of its members to itself",
     file: "src/drivers/quorum/driver.ts",
-    find: "if (quorumClaim?.onRecalled(index) && quorumClaim.token !== null) this.#events?.recalled(id);",
+    find: "if (quorumClaim?.onRecalled(index) && quorumClaim.tokens !== null) this.#events?.recalled(id);",
     replace: "quorumClaim?.onRecalled(index);",
     tests: "test/conformance/quorum-memory.test.ts",
   },
