@@ -13,6 +13,7 @@ import {
 import { brokenLinks, findMissingPaths, unlistedPages } from "./check/doc-links.ts";
 import { importCycles, libraryEntryImports } from "./check/import-graph.ts";
 import { deadImportRows, importTable } from "./check/import-table.ts";
+import { findUnlistedNames } from "./check/lua-names.ts";
 import { checkTypesResolve, findExportMapFaults, findPackedFaults } from "./check/package-rules.ts";
 import { isInstalled, runTool } from "./check/process.ts";
 import { proseFaults } from "./check/prose.ts";
@@ -53,6 +54,7 @@ const CHECKS: readonly Check[] = [
   { name: "branches by class", faults: () => classTests(sources) },
   { name: "plain English", faults: () => proseFaults(sources) },
   { name: "Lua, SQL and shell", faults: () => [...findMissingHeads(files), ...findUnusedTexts(files, sources)] },
+  { name: "names in Lua", faults: () => findUnlistedNames(files) },
   { name: "restated rules", faults: () => findUnlistedRules(files) },
   { name: "shell scripts", faults: () => runTool("shellcheck", ...SHELL_SCRIPTS), program: "shellcheck" },
   {

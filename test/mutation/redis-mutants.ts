@@ -149,8 +149,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a ceiling as far above the floor as above the clock",
     file: "src/drivers/redis/lua/lib/grace.lua",
-    find: "math.max(nowMicros + RAISED_LEAD, highestToken + MIN_LEAD)",
-    replace: "highestToken + RAISED_LEAD",
+    find: "math.max(nowMicros + RAISED_LEAD, tokenBound + MIN_LEAD)",
+    replace: "tokenBound + RAISED_LEAD",
     tests: graceTokens,
   },
   {
@@ -219,16 +219,16 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a free key given to a claim that has ended",
     file: "src/drivers/redis/lua/lib/free_key.lua",
-    find: "not read[1] and not read[2] and read[4]",
-    replace: "not read[1] and read[4]",
+    find: "not read[OF_KEY] and not read[OF_CLAIM] and read[EXTENDED_AT]",
+    replace: "not read[OF_KEY] and read[EXTENDED_AT]",
     tests: fuzz,
   },
   {
     name: "on Redis, a dead holder replaced although others wait",
     file: "src/drivers/redis/lua/lib/free_key.lua",
-    find: "not read.err and not read[1] and not read[2]",
+    find: "not read.err and not read[OF_KEY] and not read[OF_CLAIM]",
     replace:
-      "not read.err and (not read[1] or match(read[1], IS_THIN) and select(2, unpackHead(HEAD, read[1])) <= nowMs) and not read[2]",
+      "not read.err and (not read[OF_KEY] or match(read[OF_KEY], IS_THIN) and select(2, unpackHead(HEAD, read[OF_KEY])) <= nowMs) and not read[OF_CLAIM]",
     tests: fuzz,
   },
   {
@@ -269,8 +269,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a hand-off whose grant does not name the key",
     file: "src/drivers/redis/lua/lib/hand_on.lua",
-    find: ".. state .. successors .. ' ' .. key.place) then",
-    replace: ".. state) then",
+    find: "state .. successors, key.bucketAndKey)) then",
+    replace: "state .. successors, '')) then",
     tests: lostReleases,
   },
   {
@@ -334,6 +334,13 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/redis/lua/lib/general.lua",
     find: "local failed = isDone and {} or indices",
     replace: "if not isDone then error(failure) end\nlocal failed = {}",
+    tests: "test/integration/redis/turns.test.ts",
+  },
+  {
+    name: "on Redis, an item that is executed again with what the failed execution has changed",
+    file: "src/drivers/redis/lua/lib/work.lua",
+    find: "work, hasFailed = newWork(), true",
+    replace: "hasFailed = true",
     tests: "test/integration/redis/turns.test.ts",
   },
   {
@@ -402,7 +409,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a contended claim that recalls no holder",
     file: "src/drivers/redis/lua/lib/wait_behind.lua",
-    find: "local isRecalled = isFirst and holderRecall == WANTS_RECALL",
+    find: "local isRecalled = isFirst and holderWants == WANTS_RECALL",
     replace: "local isRecalled = false",
     tests: recall,
   },
@@ -416,15 +423,15 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a claim that loses the record that the same command has made",
     file: "src/drivers/redis/lua/lib/weeding.lua",
-    find: "if pending[hash] and pending[hash][field] ~= nil then",
+    find: "if work.pending[hash] and work.pending[hash][field] ~= nil then",
     replace: "if false then",
     tests: "test/integration/redis/turns.test.ts",
   },
   {
     name: "on Redis, a hash without a time to live after the eviction of a bucket",
     file: "src/drivers/redis/lua/lib/claims.lua",
-    find: "if state.neededTtl and extendTtl(state.hash, state.neededTtl) and state.needsStamp then",
-    replace: "if state.neededTtl then extendTtl(state.hash, state.neededTtl) end\n    if state.needsStamp then",
+    find: "if numbers.neededTtl and extendTtl(numbers.hash, numbers.neededTtl) and numbers.needsStamp then",
+    replace: "if numbers.neededTtl then extendTtl(numbers.hash, numbers.neededTtl) end\n    if numbers.needsStamp then",
     tests: "test/integration/redis/turns.test.ts",
   },
   {
@@ -437,7 +444,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, stale fields that nobody looks for",
     file: "src/drivers/redis/lua/lib/general.lua",
-    find: "if weededBucket then weedBucket(weededBucket) end",
+    find: "if weededBucket and not hasFailed then weedBucket(weededBucket) end",
     replace: "",
     tests: "test/integration/redis/key-queues.test.ts",
   },
@@ -458,14 +465,14 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a recall of a detached or revoked claim",
     file: "src/drivers/redis/lua/lib/admission.lua",
-    find: "if isLive(holder) and holder.token > 0 and holder.state == ORDINARY then recalls",
-    replace: "if isLive(holder) and holder.token > 0 then recalls",
+    find: "if isLive(holder) and holder.token > 0 and holder.state == ORDINARY then work.recalls",
+    replace: "if isLive(holder) and holder.token > 0 then work.recalls",
     tests: recall,
   },
   {
     name: "on Redis, a recall that no answer contains",
     file: "src/drivers/redis/lua/renew.lua",
-    find: "recall == WANTS_RECALL and status == ORDINARY_AWAITED and 'r ' or 'h '",
+    find: "wants == WANTS_RECALL and status == ORDINARY_AWAITED and 'r ' or 'h '",
     replace: "'h '",
     tests: recall,
   },

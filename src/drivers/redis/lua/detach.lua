@@ -9,6 +9,7 @@
 --- include lib/records.lua
 --- include lib/codec.lua
 --- include lib/push.lua
+--- include lib/work.lua
 --- include lib/claims.lua
 --- include lib/queue.lua
 --- include lib/tokens.lua
@@ -30,7 +31,7 @@ local function shortenLease(claim, remainingMs)
   end
 end
 
-mustSucceed = true
+work.mustSucceed = true
 local detached = {}
 for index = 4, #ARGV do
   local remainingMs, text = match(ARGV[index], '^(%d+) (.*)$')

@@ -27,7 +27,7 @@ local function addView(views, bucket, record, key, permits, limit)
   if claim.expires <= nowMs then return end
   local fields = {
     claim.id, claim.expires .. '', claim.ttl .. '', formatInt(claim.token), claim.tokens .. '', formatInt(claim.floor),
-    claim.placedAt .. '', match(claim.body, '\n(.*)$'), claim.waits and '1' or '0', permits or claim.permits,
+    claim.createdAt .. '', match(claim.body, '\n(.*)$'), claim.waits and '1' or '0', permits or claim.permits,
     limit or claim.limit, claim.json,
   }
   views[#views + 1] = { findArrival(claim, key), fields }

@@ -4,7 +4,7 @@
      Returns for each bucket its next cursor ("0": that was all) and members: keys, and key .. "\0" .. bucket .. id of claims
            over several keys. A member may come more than once
      Cost  a step of the iteration over one hash for each bucket ]]
-local namePrefix, prefix = ARGV[1], ARGV[2]
+local prefix = ARGV[2]
 --- include lib/names.lua
 local FIELDS_PER_STEP <const> = 128
 local found = {}

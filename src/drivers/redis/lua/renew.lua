@@ -21,12 +21,12 @@ for index = 4, #ARGV do
     -- it holds the key, and it is not revoked; its process is the caller, and the time to live of the hash was set a short time ago
     if record and sub(record, BODY_AT, BODY_AT + #id) == id .. ' ' and sub(record, -#ending) == ending
       and not match(record, IS_REVOKED) and read[2] and now - read[2] < EXTENSION_INTERVAL and #ttl <= SHORT_TTL_DIGITS then
-      local status, expires, token, placedAt, missedAt, enteredCount = unpackHead(HEAD, record)
+      local status, expires, token, createdAt, missedAt, enteredCount = unpackHead(HEAD, record)
       if expires > nowMs and expires <= nowMs + ttl then
         local reply
         if expires - nowMs <= 0.875 * ttl then
           expires = nowMs + ttl
-          local renewed = packHead(HEAD, status, expires, token, placedAt, missedAt, enteredCount) .. sub(record, BODY_AT)
+          local renewed = packHead(HEAD, status, expires, token, createdAt, missedAt, enteredCount) .. sub(record, BODY_AT)
           reply = try('HSET', hash, field, renewed)
           if type(reply) == 'table' and string.find(reply.err, 'OOM', 1, true) then
             try('HDEL', hash, '') -- after a write that frees, Redis refuses nothing for lack of memory
@@ -34,8 +34,8 @@ for index = 4, #ARGV do
           end
         end
         if type(reply) ~= 'table' then
-          local tokens, recall = match(record, TOKENS_RECALL, BODY_AT)
-          local state = recall == WANTS_RECALL and status == ORDINARY_AWAITED and 'r ' or 'h '
+          local tokens, wants = match(record, TOKENS_WANTS, BODY_AT)
+          local state = wants == WANTS_RECALL and status == ORDINARY_AWAITED and 'r ' or 'h '
           answer = state .. formatInt(token) .. ' ' .. tokens .. ' ' .. expires - nowMs .. ' ' .. nowMsText
         end
       end
@@ -52,6 +52,7 @@ if not deferred then return answers end
 --- include lib/records.lua
 --- include lib/codec.lua
 --- include lib/push.lua
+--- include lib/work.lua
 --- include lib/claims.lua
 --- include lib/queue.lua
 --- include lib/tokens.lua
@@ -59,11 +60,11 @@ if not deferred then return answers end
 --- include lib/admission.lua
 --- include lib/renewal.lua
 
-mustSucceed = true
+work.mustSucceed = true
 local requests = {}
 for _, index in ipairs(deferred) do
   requests[index] = parseRequest(ARGV[index])
-  answeredHere[requests[index].id] = true
+  work.answeredHere[requests[index].id] = true
 end
 for _, index in ipairs(deferred) do
   local request = requests[index]

@@ -13,6 +13,7 @@
 --- include lib/records.lua
 --- include lib/codec.lua
 --- include lib/push.lua
+--- include lib/work.lua
 --- include lib/claims.lua
 --- include lib/queue.lua
 --- include lib/tokens.lua
@@ -56,7 +57,6 @@ end
 local function restoreClaim(claim)
   for _, lock in ipairs(claim.locks) do
     local queue = getQueue(lock[1], lock[2])
-    loadQueue(queue)
     extendBucket(lock[1], claim.ttl)
     addAdmitted(queue, claim, lock)
   end
@@ -64,13 +64,13 @@ local function restoreClaim(claim)
   raiseLast(claim.locks, claim.token + claim.tokens - 1)
 end
 
-mustSucceed = true
+work.mustSucceed = true
 local restored = {}
 for index = 4, #ARGV do
   local token, text = match(ARGV[index], '^(%d+) (.*)$')
   local request = parseRequest(text)
   restored[index - 3] = request
-  answeredHere[request.id] = true
+  work.answeredHere[request.id] = true
   local existing = findClaim(request)
   local isWaiting = existing and not existing.ended and existing.token == 0
   if inGracePeriod and tonumber(token) <= nowMicros + DAY * 1000 and (not existing or isWaiting) then
@@ -80,13 +80,13 @@ for index = 4, #ARGV do
     restoreClaim(claim)
   end
 end
--- only after all are restored: of two claims in conflict the later one may stay. Each queue is checked once
+-- only after all are restored: of two claims in conflict the later one may stay
+local isChecked = {} -- by queue
 for _, request in ipairs(restored) do
   for _, lock in ipairs(request.locks) do
-    local queue = queues[lock[2]]
-    if queue and not queue.isChecked then
-      queue.isChecked = true
-      loadQueue(queue)
+    local queue = work.queues[lock[2]]
+    if queue and not isChecked[queue] then
+      isChecked[queue] = true
       removeConflicts(queue)
     end
   end

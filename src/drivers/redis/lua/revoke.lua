@@ -9,13 +9,13 @@
 --- include lib/records.lua
 --- include lib/codec.lua
 --- include lib/push.lua
+--- include lib/work.lua
 --- include lib/claims.lua
 --- include lib/queue.lua
 --- include lib/tokens.lua
 --- include lib/admission.lua
 
 local function findHolder(queue, token, isImmediate)
-  loadQueue(queue)
   for _, entry in ipairs(listAdmitted(queue)) do
     local claim = readClaimIn(queue, match(entry, ENTRY))
     if isLive(claim) and claim.token > 0 and (isImmediate or claim.state ~= REVOKED) then
@@ -25,7 +25,7 @@ local function findHolder(queue, token, isImmediate)
   end
 end
 
-mustSucceed = true
+work.mustSucceed = true
 local found, notified = {}, {}
 for index = 4, #ARGV do
   local isNow, bucket, key, token = match(ARGV[index], '^(.)(..)([^\n]+)\n(%d+)$')

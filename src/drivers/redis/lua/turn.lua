@@ -31,7 +31,7 @@ if not deferred and not weededBucket then return table.concat(answers, '\n') end
 
 --- include lib/records.lua
 --- include lib/push.lua
-ownPushes = answers -- behind the answers
+ownPushes = {}
 local entered = {} -- by id: the items whose claims the contended path has put in a queue
 
 -- Each of the other paths is a function: what a script defines within one costs half as much, and only a script that gets there has
@@ -40,7 +40,14 @@ local function executeContended()
 --- include lib/contended.lua
 end
 if deferred and not inGracePeriod then executeContended() end
-if not deferred and not weededBucket then return table.concat(answers, '\n') end
+
+--- Answers, then pushes.
+local function joinReply()
+  for _, message in ipairs(ownPushes) do answers[#answers + 1] = message end
+  return table.concat(answers, '\n')
+end
+
+if not deferred and not weededBucket then return joinReply() end
 
 local function executeRest()
 --- include lib/general.lua

@@ -1,10 +1,10 @@
 --[[ admission.lua — removes claims, admits waiting ones, and skips those whose process does not listen (unreachable waiters).
-     needs    prelude.lua, grace.lua, records.lua, push.lua, claims.lua, queue.lua, tokens.lua
-     defines  answeredHere, grantedHere, recallHolders, isRecalled, removeClaim, removeUnknown, findClaim,
-              enterQueue, admitQueue, firstLiveWaiting, finish
+     needs    prelude.lua, names.lua, grace.lua, records.lua, push.lua, codec.lua, work.lua, claims.lua, queue.lua, tokens.lua
+     defines  admitQueue, recallHolders, isRecalled, removeClaim, removeUnknown, findClaim, enterQueue, firstLiveWaiting, finish
 
      Invariants
-     - Only `admitQueue` admits waiting claims, and each fits beside the sum of those admitted at that moment.
+     - Each claim that is admitted fits beside the sum of those admitted at that moment. Waiting ones are admitted by `admitQueue`, and by
+       hand_on.lua where the only holder leaves.
      - A claim that is granted, or that advances to its next queue, is admitted in this one. After it has admitted a claim,
        `admitQueue` grants to no unreachable waiter. An unreachable waiter that is granted is first in the
        queue and fits like any other.
@@ -14,13 +14,10 @@
 --- constants records.lua
 local MAX_SKIPPED <const> = 32
 local GRACE_FOR_UNREACHABLE_MS <const> = 1000
-local answeredHere = {} -- ids of the claims that this call answers for: they need no push
-local grantedHere = {} -- by id: claims that this call answers for and grants after it has computed their answers
-local recalls = {} -- holders to recall when everything is written
 local admitQueue -- it and `advance` call each other
 
---- Where the claim is: a process that has released it releases it again (lost-releases.ts).
-local function formatPlace(claim)
+--- Of its first key: a push names it.
+local function formatBucketAndKey(claim)
   return claim.bucket .. claim.locks[1][2]
 end
 
@@ -31,18 +28,16 @@ local function recallHolders(queue)
     local bucket, id, _, _, _, mark = match(entry, ENTRY)
     if mark == RECALL_MARK then
       local holder = readClaimIn(queue, bucket, id)
-      if isLive(holder) and holder.token > 0 and holder.state == ORDINARY then recalls[holder.id] = holder end
+      if isLive(holder) and holder.token > 0 and holder.state == ORDINARY then work.recalls[holder.id] = holder end
     end
   end
 end
 
 --- Whether another claim waits for a held claim that wants to know it. A detached one does not.
 local function isRecalled(claim)
-  if not claim.recall or claim.state ~= ORDINARY then return false end
+  if not claim.wantsRecall or claim.state ~= ORDINARY then return false end
   for _, lock in ipairs(claim.locks) do
-    local queue = getQueue(lock[1], lock[2])
-    loadQueue(queue)
-    if hasWaiting(queue) then return true end
+    if hasWaiting(getQueue(lock[1], lock[2])) then return true end
   end
   return false
 end
@@ -53,7 +48,6 @@ local function removeClaim(claim)
   for index = 1, claim.enteredCount do
     local lock = locks[index]
     local queue = getQueue(lock[1], lock[2])
-    loadQueue(queue)
     if index < claim.enteredCount or claim.token > 0 then
       if removeAdmitted(queue, claim.bucket .. claim.id, formatEntry(claim, lock)) then removedCount = removedCount + 1 end
     else
@@ -71,7 +65,6 @@ local function removeUnknown(request)
   local owner = request.bucket .. request.id
   for _, lock in ipairs(request.locks) do
     local queue = getQueue(lock[1], lock[2])
-    loadQueue(queue)
     local isRemoved = false
     for _, entry in ipairs({ formatEntry(request, lock), formatEntry(request, lock) .. RECALL_MARK }) do -- with or without recall
       isRemoved = removeAdmitted(queue, owner, entry) or isRemoved
@@ -84,8 +77,8 @@ end
 --- The claim of a request, or nil.
 local function findClaim(request)
   local lock = request.locks[1]
-  -- the record of a claim with one key may be that of the key
-  if request.count == 1 then loadQueue(getQueue(lock[1], lock[2])) end
+  -- the record of a claim with one key may be that of the key: loading its queue finds it
+  if request.count == 1 then getQueue(lock[1], lock[2]) end
   local claim = readClaim(request.bucket, request.id)
   if claim then claim.locks = request.locks end
   return claim
@@ -110,7 +103,6 @@ local function advance(queue, claim, entry)
   local locks = claim.locks
   local lock, nextLock = locks[claim.enteredCount], locks[claim.enteredCount + 1]
   local nextQueue = getQueue(nextLock[1], nextLock[2])
-  loadQueue(nextQueue)
   addAdmitted(queue, claim, lock)
   enterQueue(nextQueue, claim, nextLock)
   saveClaim(claim)
@@ -123,18 +115,18 @@ end
 
 --- Writes the grant: from now on the claim is held for all other scripts. Its entry still stands among the waiting ones.
 local function writeGrant(queue, claim, position)
-  local place, locks = claim.place, claim.locks
+  local locks = claim.locks
   issueTokens(claim, locks)
   addAdmitted(queue, claim, locks[claim.count])
-  if claim.place ~= 'k' then
+  if not claim.thinIn then
     saveClaim(claim)
-  elseif place == 'c' then
+  elseif claim.hasOwnField then
     -- the record of the key counts now; what is left of this one must not look like a waiter
     put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, GRANTED_TOMBSTONE)
   end
   peekWaiting(queue, position + 1) -- whether another one waits is a part of the thin form
   table.remove(queue.waiting, position)
-  queue.hasNewcomer = nil
+  queue.hasNewcomer = false
   saveForm(queue)
   flush()
 end
@@ -142,7 +134,9 @@ end
 --- After a grant: the waiting entry and the former record go.
 local function endWaiting(queue, claim, entry)
   call('ZREM', queue.waitingKey, entry)
-  if claim.place == 'k' then put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, false) end
+  if not claim.thinIn then return end
+  put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, false)
+  claim.hasOwnField = false
 end
 
 --- Grants a claim in its last queue if its process is reachable, and returns whether it did.
@@ -151,22 +145,23 @@ end
 --- the lease ends. Removing the waiting entry comes last, and `admitQueue` recognizes a stale one. Only a written grant is
 --- published. If no process receives it, it is undone; only that case costs further commands.
 local function tryGrant(queue, claim, entry, position)
-  if answeredHere[claim.id] then
-    grantedHere[claim.id] = claim
+  if work.answeredHere[claim.id] then
+    work.grantedHere[claim.id] = claim
     writeGrant(queue, claim, position)
     endWaiting(queue, claim, entry)
     return true
   end
   if isUnreachable(claim.inbox) then return false end
   writeGrant(queue, claim, position)
-  local message = claim.id .. ' ' .. formatInt(claim.token) .. ' ' .. claim.tokens .. ' ' .. claim.expires - nowMs
-  if push(claim.inbox, message .. (isRecalled(claim) and ' r ' or ' h ') .. formatPlace(claim)) then
+  local state = isRecalled(claim) and RECALLED or HELD
+  local lease = claim.expires - nowMs
+  if push(claim.inbox, joinGrant(claim.id, formatInt(claim.token), claim.tokens, lease, state, formatBucketAndKey(claim))) then
     endWaiting(queue, claim, entry)
     return true
   end
   removeAdmitted(queue, claim.bucket .. claim.id, formatEntry(claim, claim.locks[claim.count]))
   table.insert(queue.waiting, position, entry)
-  if claim.place == 'k' then queue.holder, claim.place, claim.thinIn = nil, 'c', nil end
+  if claim.thinIn then queue.holder, claim.thinIn = nil, nil end
   claim.token = 0
   saveClaim(claim)
   -- at once: if a later command is refused, the grant that was written would stay
@@ -205,9 +200,8 @@ local function grantUnreachable(queue, first)
   local claim = first.claim
   claim.expires = math.min(claim.expires, nowMs + GRACE_FOR_UNREACHABLE_MS)
   for index = 1, claim.enteredCount - 1 do
-    local entered = getQueue(claim.locks[index][1], claim.locks[index][2])
-    loadQueue(entered)
-    updateLease(entered, claim, claim.locks[index])
+    local lock = claim.locks[index]
+    updateLease(getQueue(lock[1], lock[2]), claim, lock)
   end
   writeGrant(queue, claim, 1)
   endWaiting(queue, claim, first.entry)
@@ -216,7 +210,6 @@ end
 --- Admits the claims of this queue that fit. Skips unreachable waiters.
 function admitQueue(queue)
   local skipped, hasAdmitted = nil, false
-  loadQueue(queue)
   while true do
     if queue.used >= ALL_PERMITS or scanBudget == 0 or inGracePeriod then break end
     if skipped and (#skipped == MAX_SKIPPED or hasAdmitted and blocksSkipped(skipped, queue)) then break end
@@ -260,8 +253,8 @@ end
 --- Admits waiting claims in the queues that claims have left.
 local function admitTouched()
   local index = 1
-  while touchedQueues[index] and scanBudget > 0 do
-    local queue = touchedQueues[index]
+  while work.touchedQueues[index] and scanBudget > 0 do
+    local queue = work.touchedQueues[index]
     if queue.needsAdmission then admitQueue(queue) end
     index = index + 1
   end
@@ -271,7 +264,9 @@ end
 local function finish()
   admitTouched()
   saveForms()
-  for id, holder in pairs(recalls) do
-    if holder.token > 0 and claims[holder.bucket .. id] == holder then push(holder.inbox, id .. ' recalled ' .. formatPlace(holder)) end
+  for id, holder in pairs(work.recalls) do
+    if holder.token > 0 and work.claims[holder.bucket .. id] == holder then
+      push(holder.inbox, joinRecall(id, formatBucketAndKey(holder)))
+    end
   end
 end

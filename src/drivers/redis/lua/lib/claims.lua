@@ -1,25 +1,20 @@
 --[[ claims.lua — the claims of this call, the numbers of its buckets, and the fields to be written.
-     needs    prelude.lua, records.lua
-     defines  claims, readFields, buckets, pending, mustSucceed, hasWritten, makeFirstWrite, put, putListed, flush, readField, extendTtl,
-              addEntry, setBucket, getBucket, extendBucket, extendHashes, readClaim, saveClaim, addTombstone, forgetClaim, isLive
+     needs    prelude.lua, names.lua, codec.lua, work.lua
+     defines  put, putListed, makeFirstWrite, flush, readField, extendTtl, addEntry, setBucket, getBucket, extendBucket,
+              extendHashes, readClaim, saveClaim, addTombstone, forgetClaim, isLive
 
      Invariants
-     - Each record is parsed once a call: all parts of the script see the same object. `claim.place` says where its record is:
-       "c" its own field, "k" the field of its key (thin form), nil nowhere yet.
+     - Each record is parsed once an execution: all parts of the script see the same object. Where the record is: `claim.thinIn` is the
+       queue in thin form whose field it is; else `claim.hasOwnField` says whether the claim has a field of its own.
      - Fields are written in bundles, one HSET a bucket, deletions after it. Whatever is published was flushed before.
-     - A call with `mustSucceed` (release, renewal, revocation) is not refused for lack of memory: after a write that only
+     - An execution that `mustSucceed` (release, renewal, revocation) is not refused for lack of memory: after a write that only
        frees, Redis refuses nothing more. Other calls are refused with their first write, so they leave nothing. ]]
 --- constants prelude.lua
 --- constants records.lua
 local MAX_FIELDS <const> = 500 -- the most fields of one command
-local claims = {} -- by bucket and id
-local readFields = {} -- by hash and field: what the common path has read already
-local buckets = {}
-local pending = {} -- by hash: fields to set (text) or to delete (false)
-local mustSucceed = false
-local hasWritten = false -- whether this call has written: from then on Redis refuses nothing for lack of memory
 
 local function put(hash, field, value)
+  local pending = work.pending
   pending[hash] = pending[hash] or {}
   pending[hash][field] = value
 end
@@ -33,8 +28,8 @@ end
 
 --- Redis counts this as a write and never refuses it for lack of memory.
 local function makeFirstWrite(hash)
-  if mustSucceed and not hasWritten then call('HDEL', hash, '') end
-  hasWritten = true
+  if work.mustSucceed and not work.hasWritten then call('HDEL', hash, '') end
+  work.hasWritten = true
 end
 
 local function writeFields(command, hash, words)
@@ -44,12 +39,12 @@ local function writeFields(command, hash, words)
       if string.find(reply.err, 'OOM', 1, true) then makeFirstWrite(hash) end
       call(command, hash, unpack(words, from, math.min(from + 2 * MAX_FIELDS - 1, #words)))
     end
-    hasWritten = true
+    work.hasWritten = true
   end
 end
 
 local function flush()
-  for hash, fields in pairs(pending) do
+  for hash, fields in pairs(work.pending) do
     local sets, deletions = {}, {}
     for field, value in pairs(fields) do
       if value then
@@ -61,15 +56,16 @@ local function flush()
     end
     if sets[1] then writeFields('HSET', hash, sets) end
     if deletions[1] then writeFields('HDEL', hash, deletions) end
-    pending[hash] = nil
+    work.pending[hash] = nil
   end
 end
 
---- A field of a hash, with what this call is about to write.
+--- A field of a hash, with what is about to be written.
 local function readField(hash, field)
-  local changed = pending[hash] and pending[hash][field]
+  local pending = work.pending[hash]
+  local changed = pending and pending[field]
   if changed ~= nil then return changed end
-  local known = readFields[hash .. field]
+  local known = work.readFields[hash .. field]
   if known ~= nil then return known end
   return call('HGET', hash, field)
 end
@@ -92,33 +88,35 @@ end
 
 --- Sets the numbers of a bucket, which were read together with something else.
 local function setBucket(bucket, last, extendedAt)
-  buckets[bucket] = { hash = nameKey(bucket, HASH), last = tonumber(last or 0), extendedAt = tonumber(extendedAt or 0) }
-  return buckets[bucket]
+  local numbers = { hash = nameKey(bucket, HASH), last = tonumber(last or 0), extendedAt = tonumber(extendedAt or 0) }
+  work.buckets[bucket] = numbers
+  return numbers
 end
 
 --- `last`: the last number issued in the bucket.
 local function getBucket(bucket)
-  if buckets[bucket] then return buckets[bucket] end
-  local found = call('HMGET', nameKey(bucket, HASH), LAST_FIELD, EXTENDED_FIELD)
-  return setBucket(bucket, found[1], found[2])
+  local numbers = work.buckets[bucket]
+  if numbers then return numbers end
+  local read = call('HMGET', nameKey(bucket, HASH), LAST_FIELD, EXTENDED_FIELD)
+  return setBucket(bucket, read[1], read[2])
 end
 
 --- The hash outlives every lease in it. Called whenever a claim with this ttl is claimed or renewed; once an hour is enough.
 local function extendBucket(bucket, ttl)
-  local state = getBucket(bucket)
-  local isRecent = now - state.extendedAt < EXTENSION_INTERVAL
+  local numbers = getBucket(bucket)
+  local isRecent = now - numbers.extendedAt < EXTENSION_INTERVAL
   if isRecent and ttl < SHORT_TTL then return end
-  state.neededTtl = math.max(state.neededTtl or DAY, ttl + DAY)
-  state.needsStamp = state.needsStamp or not isRecent
-  state.extendedAt = now
+  numbers.neededTtl = math.max(numbers.neededTtl or DAY, ttl + DAY)
+  numbers.needsStamp = numbers.needsStamp or not isRecent
+  numbers.extendedAt = now
 end
 
 --- After the fields are written. The time is noted when the hash has its time to live: a hash that was evicted, and in which this
 --- call wrote nothing, must not come into being without one.
 local function extendHashes()
-  for _, state in pairs(buckets) do
-    if state.neededTtl and extendTtl(state.hash, state.neededTtl) and state.needsStamp then
-      call('HSET', state.hash, EXTENDED_FIELD, time[1])
+  for _, numbers in pairs(work.buckets) do
+    if numbers.neededTtl and extendTtl(numbers.hash, numbers.neededTtl) and numbers.needsStamp then
+      call('HSET', numbers.hash, EXTENDED_FIELD, time[1])
     end
   end
 end
@@ -126,15 +124,15 @@ end
 --- A claim by its record, or nil. A tombstone is { ended = <end reason> }. The thin form of its key, if it is there, was loaded
 --- before (findClaim).
 local function readClaim(bucket, id)
-  local known = claims[bucket .. id]
+  local known = work.claims[bucket .. id]
   if known ~= nil then return known or nil end
   local hash, field, text = nameKey(bucket, HASH), CLAIM_FIELD .. id, nil
-  if buckets[bucket] or readFields[hash .. field] ~= nil then
+  if work.buckets[bucket] or work.readFields[hash .. field] ~= nil then
     text = readField(hash, field)
   else
-    local found = call('HMGET', hash, field, LAST_FIELD, EXTENDED_FIELD)
-    setBucket(bucket, found[2], found[3])
-    text = found[1]
+    local read = call('HMGET', hash, field, LAST_FIELD, EXTENDED_FIELD)
+    setBucket(bucket, read[2], read[3])
+    text = read[1]
   end
   local claim = false
   local endsAt, ttl, reason = parseTombstone(text or '')
@@ -142,20 +140,20 @@ local function readClaim(bucket, id)
     if endsAt > nowMs then claim = { ended = reason, bucket = bucket, id = id, ttl = ttl } end
   elseif text then
     claim = parseRecord(bucket, text)
-    claim.place = 'c'
+    claim.hasOwnField = true
     if claim.isCut then put(hash, field, formatRecord(claim, OWN)) end
   end
-  claims[bucket .. id] = claim
+  work.claims[bucket .. id] = claim
   return claim or nil
 end
 
 --- Writes the record of a claim where it is: in its own field, or by `saveForm` in that of its key.
 local function saveClaim(claim)
-  claims[claim.bucket .. claim.id] = claim
-  if claim.place == 'k' then
+  work.claims[claim.bucket .. claim.id] = claim
+  if claim.thinIn then
     claim.thinIn.isChanged = true
   else
-    claim.place = 'c'
+    claim.hasOwnField = true
     put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, formatRecord(claim, OWN))
   end
 end
@@ -164,13 +162,13 @@ end
 local function addTombstone(bucket, id, reason, ttl)
   extendBucket(bucket, ttl)
   put(nameKey(bucket, HASH), CLAIM_FIELD .. id, formatTombstone(reason, nowMs + ttl, ttl))
-  claims[bucket .. id] = { ended = reason, bucket = bucket, id = id, ttl = ttl }
+  work.claims[bucket .. id] = { ended = reason, bucket = bucket, id = id, ttl = ttl }
 end
 
 --- The claim is gone. The record of a thin holder goes with the form of its key.
 local function forgetClaim(claim)
-  if claim.place == 'c' then put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, false) end
-  claims[claim.bucket .. claim.id] = false
+  if claim.hasOwnField then put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, false) end
+  work.claims[claim.bucket .. claim.id] = false
 end
 
 local function isLive(claim)

@@ -1,6 +1,6 @@
 --[[ codec.lua — turns requests, records and totals, whose formats are those of records.lua, into tables, and back.
      needs    prelude.lua, records.lua
-     defines  parseRequest, formatRecord, parseRecord, parseTombstone, formatTombstone, formatEntry, formatTotals, parseTotals ]]
+     defines  parseRequest, formatRecord, parseRecord, formatTombstone, parseTombstone, formatEntry, formatTotals, parseTotals ]]
 --- constants records.lua
 
 --- The locks as { bucket, key, permits, limit }, all text.
@@ -20,17 +20,17 @@ local function parseRequest(text)
     request.locks = { { sub(first, 1, 2), sub(first, 3), permits, limit } }
   end
   request.bucket = request.locks[1][1]
-  local _, _, _, _, tokens, floor, waits, recall = match(body, BODY)
+  local _, _, _, _, tokens, floor, waits, wants = match(body, BODY)
   if tokens then
     request.body, request.tokens, request.floor = body, tonumber(tokens), tonumber(floor)
-    request.waits, request.recall = waits ~= DOES_NOT_WAIT, recall == WANTS_RECALL
+    request.waits, request.wantsRecall = waits ~= DOES_NOT_WAIT, wants == WANTS_RECALL
   end
   return request
 end
 
 --- The record of a claim in this form.
 local function formatRecord(claim, form)
-  local head = struct.pack(HEAD, form .. claim.state, claim.expires, claim.token, claim.placedAt, claim.lastMissedAt,
+  local head = struct.pack(HEAD, form .. claim.state, claim.expires, claim.token, claim.createdAt, claim.lastMissedAt,
     claim.enteredCount)
   return head .. claim.body .. '\n' .. claim.json .. '\n' .. claim.arrivals .. '\n' .. claim.inbox
 end
@@ -38,14 +38,14 @@ end
 --- The claim of a record. A lease that a backward step of the clock made longer than the ttl is cut to the ttl; the script that
 --- reads it must write that: a cut that is not written never ends while the clock is behind.
 local function parseRecord(bucket, record)
-  local head, expires, token, placedAt, lastMissedAt, enteredCount = struct.unpack(HEAD, record)
-  local body, id, ttl, permits, limit, tokens, floor, waits, recall, json, arrivals, claimInbox =
+  local head, expires, token, createdAt, lastMissedAt, enteredCount = struct.unpack(HEAD, record)
+  local body, id, ttl, permits, limit, tokens, floor, waits, wants, json, arrivals, claimInbox =
     match(sub(record, BODY_AT), AFTER_HEAD)
   ttl = tonumber(ttl)
   local claim = {
     bucket = bucket, id = id, expires = math.min(expires, nowMs + ttl), isCut = expires > nowMs + ttl, token = token,
-    placedAt = placedAt, lastMissedAt = lastMissedAt, enteredCount = enteredCount, state = sub(head, STATE_AT), body = body,
-    ttl = ttl, tokens = tonumber(tokens), floor = tonumber(floor), waits = waits ~= DOES_NOT_WAIT, recall = recall == WANTS_RECALL,
+    createdAt = createdAt, lastMissedAt = lastMissedAt, enteredCount = enteredCount, state = sub(head, STATE_AT), body = body,
+    ttl = ttl, tokens = tonumber(tokens), floor = tonumber(floor), waits = waits ~= DOES_NOT_WAIT, wantsRecall = wants == WANTS_RECALL,
     json = json, arrivals = arrivals, inbox = claimInbox, count = 1, permits = permits, limit = limit,
   }
   if json ~= '' then claim.locks, claim.count = parseLocks(json) end
@@ -63,7 +63,7 @@ local function parseTombstone(text)
 end
 
 local function formatEntry(claim, lock)
-  return joinEntry(claim.bucket, claim.id, lock[3], lock[4], claim.ttl, claim.recall)
+  return joinEntry(claim.bucket, claim.id, lock[3], lock[4], claim.ttl, claim.wantsRecall)
 end
 
 --- Scores and members for ZADD: the totals of a queue.

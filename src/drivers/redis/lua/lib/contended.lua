@@ -1,7 +1,7 @@
 --[[ contended.lua — the contended path of turn.lua: an exclusive lock is handed to the next claim in its queue, and a claim enters or leaves
      the queue behind an exclusive holder, with few commands and without the functions of the general path.
-     needs    prelude.lua, grace.lua, free_key.lua, records.lua, push.lua; of turn.lua: entered
-     defines  nothing: it executes items
+     needs    prelude.lua, names.lua, free_key.lua
+     defines  mentioned
 
      Invariants
      - It executes an item only if the general path would give the same result: the key has one exclusive holder, in thin form, alive
@@ -12,6 +12,7 @@
      - The order of writes is that of the general path. ]]
 --- constants prelude.lua
 --- constants records.lua
+--- constants free_key.lua
 -- by id: the claims of these items. A release neither grants to them nor recalls for them: they are released too, or need no push
 local mentioned = {}
 
@@ -21,7 +22,7 @@ local mentioned = {}
 --- Releases the holder or waiting claims. Returns how many of these items were executed.
 local function release(key, items)
   local first = items[1]
-  local record = found[first.index] and found[first.index][1]
+  local record = found[first.index] and found[first.index][OF_KEY]
   if not found[first.index] then record = try('HGET', key.hash, key.field) end
   if type(record) ~= 'string' or not match(record, IS_ORDINARY_AWAITED) then return 0 end
   local _, expires = unpackHead(HEAD, record)
@@ -46,7 +47,7 @@ while deferred[position] and count > 0 do
   end
   local execute = kind == 'R' and release or kind == 'C' and waitBehind
   count = execute and execute({
-    place = bucket .. key, hash = nameKey(bucket, HASH), field = KEY_FIELD .. key, waiting = nameKey(bucket, WAITING .. key),
+    bucketAndKey = bucket .. key, hash = nameKey(bucket, HASH), field = KEY_FIELD .. key, waiting = nameKey(bucket, WAITING .. key),
   }, items) or 0
   for index = position, position + count - 1 do found[deferred[index].index] = nil end
   position = position + count

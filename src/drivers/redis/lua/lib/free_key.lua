@@ -1,17 +1,27 @@
 --[[ free_key.lua — the common path of turn.lua: claims a free key, and releases a lock that no claim waits for.
-     needs    prelude.lua, grace.lua
-     defines  unpackHead, packHead, answers (of the items in their order; '': not yet), deferred, found (by index of ARGV: what was
-              read for a deferred item), issued (by bucket: the last number that this call has issued), isWritten (whether it has
-              written), weededBucket (nil, or a bucket in which stale fields are to be looked for)
+     needs    prelude.lua, names.lua, grace.lua
+     defines  unpackHead, packHead, answers, deferred, found, issued, hasWritten, weededBucket
 
      Invariants
      - It decides only what needs no other record than that of the key, and writes it with one command.
-     - A dead holder is left to the general path: others may wait, and its process may ask how its claim ended. ]]
+     - A dead holder is left to the general path: others may wait, and its process may ask how its claim ended.
+     - It is one text, without functions: to define one costs as much as a command, in every call. ]]
 --- constants prelude.lua
 --- constants records.lua
+-- what is read for a claim, and where it stands in the reply: the field of its key, the numbers of its bucket, and its own field; for a
+-- release only the first
+local OF_KEY <const> = 1
+local LAST_ISSUED <const> = 2
+local EXTENDED_AT <const> = 3
+local OF_CLAIM <const> = 4
+
 local unpackHead, packHead = struct.unpack, struct.pack
-local answers, deferred, found, isWritten = {}, nil, {}, false
-local deferredKeys, weededBucket, issued = nil, nil, {}
+local answers = {} -- of the items in their order; '': not yet
+local deferred, deferredKeys -- the items that are left to the other paths, and their keys; nil: none
+local found = {} -- by index of ARGV: what was read for a deferred item
+local issued = {} -- by bucket: the last number that this call has issued
+local hasWritten = false
+local weededBucket -- a bucket in which stale fields are to be looked for; nil: none
 for index = 4, #ARGV do
   local item, answer, bucket, key, id = ARGV[index], nil, nil, nil, nil
   local kind = sub(item, 1, 1)
@@ -20,12 +30,12 @@ for index = 4, #ARGV do
     bucket, key, body, id, ttl, tokens, floor = match(item, NEW_CLAIM, REQUEST_AT)
     if not deferred or not deferredKeys[key] and not deferredKeys[''] then
       local hash = nameKey(bucket, HASH)
-      local read = try('HMGET', hash, KEY_FIELD .. key, CLAIM_FIELD .. id, LAST_FIELD, EXTENDED_FIELD)
+      local read = try('HMGET', hash, KEY_FIELD .. key, LAST_FIELD, EXTENDED_FIELD, CLAIM_FIELD .. id)
       -- Restates the admission rule: the key is free. And the claim is new, and the time to live of the hash was set a short time ago
-      if not read.err and not read[1] and not read[2] and read[4] and now - read[4] < EXTENSION_INTERVAL
+      if not read.err and not read[OF_KEY] and not read[OF_CLAIM] and read[EXTENDED_AT] and now - read[EXTENDED_AT] < EXTENSION_INTERVAL
         and #ttl <= SHORT_TTL_DIGITS and not inGracePeriod then
         -- Restates the token rule
-        local token = math.max(nowMicros, floor, (read[3] or 0) + 1, tokenFloor + 1)
+        local token = math.max(nowMicros, floor, (read[LAST_ISSUED] or 0) + 1, tokenFloor + 1)
         local highest = token + tokens - 1
         if floor - nowMicros <= DAY * 1000 and highest <= tokenCeiling - MIN_LEAD then
           local tokenText = formatInt(token)
@@ -48,7 +58,7 @@ for index = 4, #ARGV do
       -- it holds the key, no claim waits, and its state is ordinary
       if type(record) == 'string' and match(record, IS_ORDINARY_THIN) and sub(record, BODY_AT, BODY_AT + #id) == id .. ' ' then
         local _, expires = unpackHead(HEAD, record)
-        if expires > nowMs and try('HDEL', hash, field) == 1 then answer, isWritten = '1', true end
+        if expires > nowMs and try('HDEL', hash, field) == 1 then answer, hasWritten = '1', true end
       end
       if not answer and type(record) ~= 'table' then found[index] = { record } end
     end

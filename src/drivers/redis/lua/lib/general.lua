@@ -1,14 +1,16 @@
 --[[ general.lua — the general path of turn.lua: executes the items that the other two paths have left, whatever they are, and returns
      the reply.
-     needs    prelude.lua, grace.lua, free_key.lua, records.lua, push.lua; of turn.lua: entered
-     defines  nothing: it returns the reply
+     needs    prelude.lua, names.lua, grace.lua, free_key.lua, turn.lua
+     defines  nothing
 
      Invariants
      - Items are executed in their order. If one of them fails, each is executed again by itself: claims and releases may be repeated.
      - What the common path has read is still true when this path begins: no item of these keys was executed since. ]]
 --- constants prelude.lua
 --- constants records.lua
+--- constants free_key.lua
 --- include codec.lua
+--- include work.lua
 --- include claims.lua
 --- include queue.lua
 --- include tokens.lua
@@ -38,7 +40,7 @@ local function releaseClaim(request)
     -- it may have been held before the loss of data; nothing was granted since. The tombstone stops a late claim call
     if inGracePeriod then result, mayArrive = '1', true end
   elseif claim.ended then
-    for _, lock in ipairs(hasFailed and request.locks or {}) do loadQueue(getQueue(lock[1], lock[2])) end -- to write their forms
+    for _, lock in ipairs(hasFailed and request.locks or {}) do getQueue(lock[1], lock[2]) end -- to write their forms
   else
     local wasLive, isAll = isLive(claim), removeClaim(claim) == claim.enteredCount
     if wasLive then
@@ -56,9 +58,7 @@ end
 
 --- The release of this claim was lost. Not if another process has it now, or it was detached.
 local function giveBack(request)
-  local queue = getQueue(request.bucket, request.key)
-  loadQueue(queue)
-  local claim = readClaimIn(queue, request.bucket, request.id)
+  local claim = readClaimIn(getQueue(request.bucket, request.key), request.bucket, request.id)
   if not isLive(claim) or claim.state ~= ORDINARY or claim.inbox ~= inbox then return '0' end
   removeClaim(claim)
   return '1'
@@ -66,10 +66,10 @@ end
 
 --- Executes deferred items (indices of ARGV), and writes what they have changed.
 local function execute(items)
-  for id in pairs(entered) do answeredHere[id] = true end
+  for id in pairs(entered) do work.answeredHere[id] = true end
   for _, index in ipairs(items) do
     local request = requests[index]
-    if request.body then answeredHere[request.id] = true else mustSucceed = true end
+    if request.body then work.answeredHere[request.id] = true else work.mustSucceed = true end
   end
   for _, index in ipairs(items) do
     local request = requests[index]
@@ -77,16 +77,10 @@ local function execute(items)
     -- executed twice, since the first time another item failed: then the claim may have been released already
     if answers[index - 3] ~= '1' then answers[index - 3] = answer end
   end
-  if weededBucket then weedBucket(weededBucket) end
+  if weededBucket and not hasFailed then weedBucket(weededBucket) end
   finish()
   for _, index in ipairs(items) do answers[index - 3] = finalAnswer(answers[index - 3], requests[index].id) end
   for id, index in pairs(entered) do answers[index - 3] = finalAnswer(answers[index - 3], id) end
-end
-
-local function forgetAll()
-  claims, readFields, buckets, pending, queues, loadedQueues, touchedQueues, staleSets = {}, {}, {}, {}, {}, {}, {}, {}
-  answeredHere, grantedHere, recalls, weededBucket, mustSucceed, hasWritten = {}, {}, {}, nil, false, false
-  hasFailed = true
 end
 
 --- What a failed execution has left of a new claim, which would count as another claim.
@@ -102,34 +96,38 @@ local function describeFailure(failure)
   return (string.gsub(type(failure) == 'table' and failure.err or failure, '%c', ' '))
 end
 
+--- What the other paths have read and done.
+local function takeOver()
+  work.hasWritten = hasWritten
+  for index, read in pairs(found) do
+    local request = requests[index]
+    local hash, numbers = nameKey(request.bucket, HASH), work.buckets[request.bucket]
+    work.readFields[hash .. KEY_FIELD .. request.locks[1][2]] = read[OF_KEY]
+    if request.body then
+      work.readFields[hash .. CLAIM_FIELD .. request.id] = read[OF_CLAIM]
+      local last = math.max(read[LAST_ISSUED] or 0, numbers and numbers.last or 0, issued[request.bucket] or 0)
+      setBucket(request.bucket, last, read[EXTENDED_AT])
+    end
+  end
+end
+
 local indices = {}
 for position, item in ipairs(deferred or {}) do
   indices[position] = item.index
   requests[item.index] = parseItem(item.index)
 end
-hasWritten = isWritten
-for index, read in pairs(found) do
-  local request = requests[index]
-  local hash = nameKey(request.bucket, HASH)
-  readFields[hash .. KEY_FIELD .. request.locks[1][2]] = read[1]
-  if request.body then
-    readFields[hash .. CLAIM_FIELD .. request.id] = read[2]
-    local known = buckets[request.bucket] and buckets[request.bucket].last or 0
-    setBucket(request.bucket, math.max(read[3] or 0, known, issued[request.bucket] or 0), read[4])
-  end
-end
-
+takeOver()
 local isDone, failure = pcall(execute, indices)
 local failed = isDone and {} or indices
 -- for lack of memory Redis refuses the first write only, so nothing is left
 local mayHaveWritten = not isDone and not string.find(describeFailure(failure), 'OOM', 1, true)
 for _, index in ipairs(mayHaveWritten and failed or {}) do
-  forgetAll()
+  startOver()
   if requests[index].body then pcall(removeLeftovers, requests[index]) end
 end
 -- each item by itself: one that fails does not fail the others
 for _, index in ipairs(failed) do
-  forgetAll()
+  startOver()
   isDone, failure = pcall(execute, { index })
   if not isDone then
     local text = describeFailure(failure)
@@ -138,4 +136,4 @@ for _, index in ipairs(failed) do
     answers[index - 3] = 'e ' .. text
   end
 end
-return table.concat(answers, '\n')
+return joinReply()

@@ -1,9 +1,8 @@
 --[[ grace.lua — detects a loss of data, and delays grants after it.
      needs    prelude.lua
-     defines  graceEndsAt, tokenFloor, tokenCeiling, MIN_LEAD, RAISED_LEAD, runRecordKey, replicationId, inGracePeriod; without
-              guardDataLoss it defines no function and calls nothing
+     defines  graceEndsAt, tokenFloor, tokenCeiling, MIN_LEAD, RAISED_LEAD, runRecordKey, replicationId, inGracePeriod
 
-     With the option guardDataLoss the caller names a run record, which never
+     Without the option guardDataLoss it calls nothing. With it the caller names a run record, which never
      expires: "<replication id> <end of grace period (ms)> <floor> <ceiling>". The replication id names one uninterrupted run of
      one master: Redis creates a new one at each start and each promotion. A grace period begins if the record is missing
      (after a flush or an empty start) or has another id (after a restart; or after a promotion, since the replica may have
@@ -61,10 +60,10 @@ if ARGV[3] ~= '' then
     graceEndsAt = math.max(nowMs + maxTtl, math.min(math.ceil(tokenFloor / 1000), nowMs + MAX_GRACE_PERIOD))
   end
   local endsSoon = graceEndsAt * 1000 <= nowMicros + MIN_LEAD -- tokens above the floor may be granted within MIN_LEAD
-  local highestToken = endsSoon and math.max(nowMicros, tokenFloor) or nowMicros
-  local isCeilingLow = tokenCeiling - MIN_LEAD < highestToken
+  local tokenBound = endsSoon and math.max(nowMicros, tokenFloor) or nowMicros
+  local isCeilingLow = tokenCeiling - MIN_LEAD < tokenBound
   if startsGrace or isCeilingLow then
-    local ceiling = isCeilingLow and math.max(nowMicros + RAISED_LEAD, highestToken + MIN_LEAD) or tokenCeiling
+    local ceiling = isCeilingLow and math.max(nowMicros + RAISED_LEAD, tokenBound + MIN_LEAD) or tokenCeiling
     local record = { replicationId, graceEndsAt .. '', formatInt(tokenFloor), formatInt(ceiling) }
     -- Redis refuses this only for lack of memory: then the old record stays and the next call tries again
     if not try('SET', runRecordKey, table.concat(record, ' ')).err then tokenCeiling = ceiling end

@@ -1,5 +1,5 @@
 --[[ hand_on.lua — the release of an exclusive lock that the next claim in its queue gets. A part of contended.lua.
-     needs    prelude.lua, grace.lua, free_key.lua, records.lua, push.lua; of contended.lua: mentioned
+     needs    prelude.lua, grace.lua, free_key.lua, records.lua, push.lua, contended.lua
      defines  handOn
 
      Invariants
@@ -50,14 +50,14 @@ local function handOn(bucket, key, record)
   local read = try('HMGET', key.hash, claimField, LAST_FIELD)
   local waiter = read[1]
   if not waiter or not match(waiter, IS_ORDINARY_OWN) then return false end
-  local _, expires, token, placedAt, missedAt = unpackHead(HEAD, waiter)
-  local ttl, tokens, floor, recall = match(waiter, TTL_TOKENS_FLOOR_RECALL, BODY_AT)
+  local _, expires, token, createdAt, missedAt = unpackHead(HEAD, waiter)
+  local ttl, tokens, floor, wants = match(waiter, TTL_TOKENS_FLOOR_WANTS, BODY_AT)
   local receiver = match(waiter, ONE_KEY_INBOX, BODY_AT)
   if token > 0 or expires <= nowMs or expires > nowMs + ttl or not receiver then return false end
   -- Restates the token rule
   token = math.max(nowMicros, floor, (read[2] or 0) + 1, tokenFloor + 1)
   local body, successors = sub(waiter, BODY_AT), ''
-  if recall == WANTS_SUCCESSORS and entries[2] then
+  if wants == WANTS_SUCCESSORS and entries[2] then
     local ids = findSuccessors(bucket, key, entries[2], ttl, receiver, token)
     if #ids >= tonumber(tokens) then
       tokens = #ids + 1 .. ''
@@ -68,15 +68,14 @@ local function handOn(bucket, key, record)
   local highest = token + tokens - 1
   if highest > tokenCeiling - MIN_LEAD or isUnreachable(receiver) then return false end
 
-  local status, tokenText = entries[2] and ORDINARY_AWAITED or ORDINARY_THIN, formatInt(token)
-  local granted = packHead(HEAD, status, expires, token, placedAt, missedAt, 1) .. body
+  local form, tokenText = entries[2] and ORDINARY_AWAITED or ORDINARY_THIN, formatInt(token)
+  local granted = packHead(HEAD, form, expires, token, createdAt, missedAt, 1) .. body
   local last = tokens == '1' and tokenText or formatInt(highest)
   local reply = try('HSET', key.hash, key.field, granted, LAST_FIELD, last, claimField, GRANTED_TOMBSTONE)
   if type(reply) == 'table' then return false end
-  isWritten, issued[bucket] = true, highest
-  local lease = tokenText .. ' ' .. tokens .. ' ' .. expires - nowMs
-  local state = recall == WANTS_RECALL and entries[2] and ' r' or ' h'
-  if not push(receiver, id .. ' ' .. lease .. state .. successors .. ' ' .. key.place) then
+  hasWritten, issued[bucket] = true, highest
+  local state = wants == WANTS_RECALL and entries[2] and RECALLED or HELD
+  if not push(receiver, joinGrant(id, tokenText, tokens, expires - nowMs, state .. successors, key.bucketAndKey)) then
     try('HSET', key.hash, key.field, record, claimField, waiter)
     return false
   end

@@ -1,5 +1,5 @@
 --[[ names.lua — the names of keys, and of the fields of their hash. In TypeScript: key-names.ts.
-     needs    namePrefix: the prefix of all names ("holdfast:3:")
+     needs    nothing
      defines  nameKey
 
      `b` is the bucket of a key: two hex digits, the hash tag that spreads keys over 256 buckets.
@@ -13,6 +13,8 @@
        <prefix>{b}:w:<key>  sorted set, only while claims wait: waiting entries by arrival
        <prefix>{b}:b        the run record, whose name the caller gives: replication id, end of the grace period, and token bounds
                             (grace.lua) ]]
+local namePrefix = ARGV[1] -- "holdfast:3:"
+
 local HASH <const> = 'h'
 local ADMITTED <const> = 'a:' -- and a key
 local WAITING <const> = 'w:' -- and a key

@@ -1,6 +1,6 @@
 --[[ prelude.lua — the beginning of the scripts: the time, and what all of them use.
      needs    nothing
-     defines  call, try, match, sub, namePrefix, inbox, nowMicros, nowMs, nowMicrosText, nowMsText, now, formatInt, nameKey
+     defines  call, try, match, sub, inbox, time, now, nowMicros, nowMs, nowMsText, formatInt
 
      The scripts keep the queues of keys. docs/design/rules.md has the rules of admission and of tokens, and docs/design/redis.md
      describes the layout and its states, names.lua the keys, records.lua what is in them.
@@ -22,7 +22,7 @@ local SHORT_TTL_DIGITS <const> = 7
 local FRONT_RECHECK_MS <const> = 200 -- so soon the first claim that waits asks again while a holder is recalled
 
 local call, try, match, sub = redis.call, redis.pcall, string.match, string.sub
-local namePrefix, inbox = ARGV[1], ARGV[2]
+local inbox = ARGV[2]
 local time = call('TIME')
 local now = tonumber(time[1])
 local nowMicros = now * 1000000 + time[2]

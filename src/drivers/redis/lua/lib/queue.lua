@@ -1,8 +1,7 @@
 --[[ queue.lua — the queue of a key: who is admitted, who waits, and the form in which that is kept.
-     needs    prelude.lua, grace.lua, records.lua, claims.lua
-     defines  scanBudget, hasFailed, queues, touchedQueues, getQueue, readClaimIn, loadQueue, fits, firstExpiry,
-              listAdmitted, isAdmitted, peekWaiting, hasWaiting, isEmpty, markTouched, addAdmitted, removeAdmitted, updateLease,
-              removeWaiting, enqueue, issueNumber, saveForm, saveForms
+     needs    prelude.lua, names.lua, grace.lua, codec.lua, work.lua, claims.lua
+     defines  readClaimIn, getQueue, fits, firstExpiry, listAdmitted, isAdmitted, peekWaiting, hasWaiting, markTouched,
+              issueNumber, addAdmitted, removeAdmitted, updateLease, removeWaiting, enqueue, saveForm, saveForms
 
      The form is a function of the queue, and `saveForms` writes it at the end of a call for each queue that was loaded:
            no claim is admitted, none waits                      free: no field "k:<key>"
@@ -20,34 +19,6 @@
 --- constants prelude.lua
 --- constants records.lua
 local KEY_TTL_MARGIN <const> = 1000 -- ms by which a set outlives the leases in it: the leases decide, not the expiry of Redis
-local queues = {} -- by key
-local loadedQueues = {} -- in the order of loading
-local touchedQueues = {}
-local staleSets = {} -- queues that are not in full form any more
-local hasFailed = false -- an execution in this call has failed: it may have changed sorted sets, and not written the forms
-local scanBudget = 2000
-
-local function getQueue(bucket, key)
-  local queue = queues[key]
-  if not queue then
-    queue = {
-      bucket = bucket, key = key, hash = nameKey(bucket, HASH), field = KEY_FIELD .. key,
-      admittedKey = nameKey(bucket, ADMITTED .. key), waitingKey = nameKey(bucket, WAITING .. key),
-      stored = nil, -- the form as it is stored: nil (free), THIN, AWAITED or FULL
-      isFull = false, -- whether the admitted entries are in their sorted set
-      holder = nil, -- the claim whose record is in thin form, alive or not
-      isLoaded = false,
-      -- of the admitted entries: how many, their permits, how many want to be recalled; in full form when the first ends (nil: to be read)
-      count = 0, used = 0, recalling = 0, first = math.huge,
-      isMiscounted = false, -- the totals in the set are not these
-      waiting = {}, isWaitingRead = false, -- the first waiting entries, and whether these are all
-      isChanged = false, needsAdmission = false,
-    }
-    queues[key] = queue
-  end
-  return queue
-end
-
 --- Counts an entry in (1) or out (-1).
 local function count(queue, entry, sign)
   local _, _, permits, _, _, mark = match(entry, ENTRY)
@@ -67,8 +38,8 @@ local function loadThin(queue, record)
   local claim = parseRecord(queue.bucket, record)
   queue.stored, queue.holder = match(record, FORM), claim
   queue.isWaitingRead = queue.stored == THIN
-  claim.place, claim.thinIn, claim.locks = 'k', queue, { { queue.bucket, queue.key, claim.permits, claim.limit } }
-  claims[claim.bucket .. claim.id] = claim
+  claim.thinIn, claim.locks = queue, { { queue.bucket, queue.key, claim.permits, claim.limit } }
+  work.claims[claim.bucket .. claim.id] = claim
   queue.isChanged = claim.isCut or claim.expires <= nowMs
   if claim.expires <= nowMs then return end
   count(queue, formatEntry(claim, claim.locks[1]), 1)
@@ -109,7 +80,7 @@ local function removeEnded(queue)
     call('ZREM', queue.admittedKey, entry)
     count(queue, entry, -1)
   end
-  queue.first, queue.isChanged, queue.isMiscounted, hasWritten = nil, true, true, true
+  queue.first, queue.isChanged, queue.isMiscounted, work.hasWritten = nil, true, true, true
 end
 
 --- Loads a key in full form: its totals, and the entry that ends first.
@@ -132,10 +103,7 @@ local function loadFull(queue)
   if queue.first <= nowMs then removeEnded(queue) end
 end
 
-local function loadQueue(queue)
-  if queue.isLoaded then return end
-  queue.isLoaded = true
-  loadedQueues[#loadedQueues + 1] = queue
+local function load(queue)
   local record = readField(queue.hash, queue.field)
   if not record then
     queue.isWaitingRead = true
@@ -145,6 +113,31 @@ local function loadQueue(queue)
     loadFull(queue)
   end
   queue.isChanged = queue.isChanged or hasFailed
+end
+
+--- The queue of a key, as it is stored or was changed since.
+local function getQueue(bucket, key)
+  local queue = work.queues[key]
+  if not queue then
+    queue = {
+      bucket = bucket, key = key, hash = nameKey(bucket, HASH), field = KEY_FIELD .. key,
+      admittedKey = nameKey(bucket, ADMITTED .. key), waitingKey = nameKey(bucket, WAITING .. key),
+      stored = nil, -- the form as it is stored: nil (free), THIN, AWAITED or FULL
+      isFull = false, -- whether the admitted entries are in their sorted set
+      holder = nil, -- the claim whose record is in thin form, alive or not
+      -- of the admitted entries: how many, their permits, how many want to be recalled; in full form when the first ends (nil: to be read)
+      count = 0, used = 0, recalling = 0, first = math.huge,
+      waiting = {}, isWaitingRead = false, -- the first waiting entries, and whether these are all
+      hasNewcomer = false, -- an entry was appended since to those that are not read
+      needsAdmission = false, -- a claim has left: it is among the touched queues
+      -- what is written at the end: the form, and its totals, which are not those in the set
+      isChanged = false, isMiscounted = false,
+    }
+    work.queues[key] = queue
+    work.loadedQueues[#work.loadedQueues + 1] = queue
+    load(queue)
+  end
+  return queue
 end
 
 --- Restates the admission rule, for the entry behind those that are admitted.
@@ -194,23 +187,18 @@ local function hasWaiting(queue)
   return queue.hasNewcomer or peekWaiting(queue, 1) ~= nil
 end
 
---- Whether the queue is empty. Valid only after `admitQueue`.
-local function isEmpty(queue)
-  return queue.count == 0 and not hasWaiting(queue)
-end
-
 --- A claim has left this queue: others may be admitted.
 local function markTouched(queue)
-  if not queue.needsAdmission then touchedQueues[#touchedQueues + 1] = queue end
+  if not queue.needsAdmission then work.touchedQueues[#work.touchedQueues + 1] = queue end
   queue.needsAdmission = true
 end
 
 --- The next number of a bucket.
 local function issueNumber(bucket)
-  local state = getBucket(bucket)
-  state.last = math.max(nowMicros, state.last + 1)
-  put(state.hash, LAST_FIELD, formatInt(state.last))
-  return state.last
+  local numbers = getBucket(bucket)
+  numbers.last = math.max(nowMicros, numbers.last + 1)
+  put(numbers.hash, LAST_FIELD, formatInt(numbers.last))
+  return numbers.last
 end
 
 --- Adds an entry that is counted already.
@@ -225,7 +213,7 @@ end
 local function dropHolder(queue)
   local holder = queue.holder
   queue.holder = nil
-  if not holder or holder.place ~= 'k' or claims[holder.bucket .. holder.id] ~= holder then return end
+  if not holder or not holder.thinIn or work.claims[holder.bucket .. holder.id] ~= holder then return end
   local isRevoked = holder.state == REVOKED
   if holder.expires <= nowMs and holder.expires + holder.ttl > nowMs and (isRevoked or not inGracePeriod) then
     addTombstone(holder.bucket, holder.id, isRevoked and 'revoked' or 'expired', holder.expires + holder.ttl - nowMs)
@@ -246,7 +234,7 @@ local function makeFull(queue)
   queue.first = math.huge
   if queue.count == 1 then
     addToSet(queue, formatEntry(holder, holder.locks[1]), holder)
-    holder.place, holder.thinIn = nil, nil
+    holder.thinIn = nil
     saveClaim(holder)
   else
     dropHolder(queue)
@@ -263,8 +251,8 @@ local function addAdmitted(queue, claim, lock)
   queue.isChanged = true
   if isThin then
     dropHolder(queue)
-    if queue.isFull then staleSets[#staleSets + 1] = queue end
-    queue.isFull, queue.isMiscounted, queue.holder, claim.place, claim.thinIn = false, false, claim, 'k', queue
+    if queue.isFull then work.staleSets[#work.staleSets + 1] = queue end
+    queue.isFull, queue.isMiscounted, queue.holder, claim.thinIn = false, false, claim, queue
   else
     addToSet(queue, entry, claim)
   end
@@ -273,7 +261,7 @@ end
 --- Takes an entry out of those admitted, and returns whether it was there. `owner`: bucket and id of its claim.
 local function removeAdmitted(queue, owner, entry)
   if queue.isFull then
-    hasWritten = true
+    work.hasWritten = true
     if call('ZREM', queue.admittedKey, entry) == 0 then return false end
     count(queue, entry, -1)
     queue.first, queue.isMiscounted = nil, true
@@ -288,7 +276,7 @@ end
 
 --- The lease of an admitted claim has changed. `lock`: its permits in this queue.
 local function updateLease(queue, claim, lock)
-  if claim.place == 'k' then
+  if claim.thinIn then
     queue.isChanged = true
   elseif queue.isFull then
     makeFirstWrite(queue.hash)
@@ -306,7 +294,7 @@ local function removeWaiting(queue, entry)
       break
     end
   end
-  queue.hasNewcomer, queue.isChanged, hasWritten = nil, true, true
+  queue.hasNewcomer, queue.isChanged, work.hasWritten = false, true, true
   return call('ZREM', queue.waitingKey, entry)
 end
 
@@ -327,8 +315,8 @@ local function makeThin(queue)
   local claim = readClaimIn(queue, bucket, id)
   if not isLive(claim) or claim.count > 1 or claim.token == 0 then return end
   put(queue.hash, CLAIM_FIELD .. claim.id, false)
-  claim.place, claim.thinIn, queue.holder, queue.isFull = 'k', queue, claim, false
-  staleSets[#staleSets + 1] = queue
+  claim.hasOwnField, claim.thinIn, queue.holder, queue.isFull = false, queue, claim, false
+  work.staleSets[#work.staleSets + 1] = queue
 end
 
 --- Puts the form of a queue among the fields to be written.
@@ -355,10 +343,10 @@ end
 
 --- Writes everything that has changed. Sets that count no more go last: until then their key was in full form.
 local function saveForms()
-  for _, queue in ipairs(loadedQueues) do saveForm(queue) end
+  for _, queue in ipairs(work.loadedQueues) do saveForm(queue) end
   flush()
   extendHashes()
-  for _, queue in ipairs(staleSets) do
+  for _, queue in ipairs(work.staleSets) do
     if not queue.isFull then call('DEL', queue.admittedKey) end
   end
 end

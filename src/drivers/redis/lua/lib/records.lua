@@ -1,12 +1,12 @@
 --[[ records.lua — the formats of requests, of records and of entries in a queue. No other file knows one of them: they use the names
      that are given here.
      needs    nothing
-     defines  joinEntry
+     defines  joinEntry, joinGrant, joinRecall
 
      A request names a claim:
            one key       <bucket><key> \n <id> <ttl> <permits> <limit>
            several keys  <locks as JSON: bucket, key, permits, limit of each> \n <id> <ttl> 0 0
-     and, if it makes one, goes on: <space><tokens> <floor> <waits><recall> \n <label>. From the id on it is kept as it came: the body
+     and, if it makes one, goes on: <space><tokens> <floor> <waits><wants> \n <label>. From the id on it is kept as it came: the body
      of the record.
 
      A record is HEAD, then: body \n JSON of the locks, if there are several \n arrivals in the queues entered, if
@@ -15,12 +15,17 @@
      An entry is "<bucket><id>:<permits>:<limit>:<ttl>", and ":r" if its claim wants to be recalled: so the admission rule and the recall need
      no records.
      The totals of the admitted entries are members of their set, with the negative of the total as score, so they come before
-     all entries: "used" (the sum of permits), "count", "recalling" (how many end with ":r"), and "time", when a lease was written last (ms). ]]
+     all entries: "used" (the sum of permits), "count", "recalling" (how many end with ":r"), and "time", when a lease was written last (ms).
+     A push is "<id> <token> <tokens> <remaining ttl> <state> <bucket><first key>" for a grant, "<id> recalled <bucket><first key>" for a recall,
+     and "<id>" if its process shall ask. decodePush() of reply-codec.ts reads them. A process that has released the claim releases it again
+     under this bucket and key. ]]
 local ALL_PERMITS <const> = 1073741824 -- a claim with all permits: no other claim fits beside it
 local EXCLUSIVE <const> = '1073741824' -- the same as text
+-- waits
 local DOES_NOT_WAIT <const> = '0'
-local WANTS_RECALL <const> = '1'
-local WANTS_SUCCESSORS <const> = '2' -- instead of a recall
+-- wants: what its process is to be told about the claims behind it, besides nothing ("0")
+local WANTS_RECALL <const> = '1' -- that another claim waits
+local WANTS_SUCCESSORS <const> = '2' -- with the grant, which of its own claims come next
 
 -- states of a claim
 local ORDINARY <const> = 'o'
@@ -47,20 +52,20 @@ local IS_ORDINARY_OWN <const> = '^' .. ORDINARY_OWN
 local IS_REVOKED <const> = '^..' .. REVOKED
 local STATE_AT <const> = 3
 
--- form and state; end of the lease, token (0: waiting), when it was claimed, when its process was last unreachable (0: never), number of
+-- form and state; end of the lease, token (0: waiting), when it was created, when its process was last unreachable (0: never), number of
 -- queues entered
 local HEAD <const> = '>c3ddddB'
 local BODY_AT <const> = 37 -- what follows the head
 local ONE_KEY <const> = '\n\n\n' -- between body and inbox if the claim has one key
 local ONE_KEY_INBOX <const> = ONE_KEY .. '([^\n]*)$'
 
--- the fields with which a body begins: id, ttl, permits, limit, tokens, floor, waits, recall
+-- the fields with which a body begins: id, ttl, permits, limit, tokens, floor, waits, wants
 local FIELDS <const> = '(%w+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d)(%d)\n'
 -- some of them, at BODY_AT
-local TOKENS_RECALL <const> = '^%w+ %d+ %d+ %d+ (%d+) %d+ %d(%d)\n'
-local TTL_TOKENS_FLOOR_RECALL <const> = '^%w+ (%d+) %d+ %d+ (%d+) (%d+) %d(%d)\n'
-local ID_TTL_PERMITS_LIMIT_RECALL <const> = '^(%w+) (%d+) (%d+) (%d+) %d+ %d+ %d(%d)\n'
--- id, ttl, recall of an exclusive holder
+local TOKENS_WANTS <const> = '^%w+ %d+ %d+ %d+ (%d+) %d+ %d(%d)\n'
+local TTL_TOKENS_FLOOR_WANTS <const> = '^%w+ (%d+) %d+ %d+ (%d+) (%d+) %d(%d)\n'
+local ID_TTL_PERMITS_LIMIT_WANTS <const> = '^(%w+) (%d+) (%d+) (%d+) %d+ %d+ %d(%d)\n'
+-- id, ttl, wants of an exclusive holder
 local EXCLUSIVE_HOLDER <const> = '^(%w+) (%d+) ' .. EXCLUSIVE .. ' %d+ %d+ %d+ %d(%d)\n'
 -- id, ttl, floor of an exclusive claim that waits and asks for successors
 local SUCCESSOR <const> = '^(%w+) (%d+) ' .. EXCLUSIVE .. ' ' .. EXCLUSIVE .. ' %d+ (%d+) 1' .. WANTS_SUCCESSORS .. '\n'
@@ -78,7 +83,7 @@ local NAME <const> = '^(..)([^\n]+)\n(%w+)'
 local ONE_KEY_NAME <const> = '^(%x%x)([^\n]+)\n(%w+) (%d+) %d+ %d+$'
 -- bucket, key, body; id, ttl, tokens, floor
 local NEW_CLAIM <const> = '^(..)([^\n]+)\n((%w+) (%d+) %d+ %d+ (%d+) (%d+) .*)$'
--- body, ttl, permits, limit, floor, waits, recall
+-- body, ttl, permits, limit, floor, waits, wants
 local NEW_WAITER <const> = '\n(%w+ (%d+) (%d+) (%d+) %d+ (%d+) (%d)(%d)\n.*)$'
 local REQUEST_AT <const> = 2 -- in an item of turn.lua
 
@@ -95,6 +100,18 @@ local WRITTEN_AT <const> = 'time' -- one of them
 local TOMBSTONE <const> = '^x (%d+) (%d+) (.*)$'
 local GRANTED_TOMBSTONE <const> = 'x 0 0 granted'
 
+-- states of a granted claim in a push
+local HELD <const> = 'h' -- and the ids of its successors, each after a comma
+local RECALLED <const> = 'r' -- another claim waits already
+
 local function joinEntry(bucket, id, permits, limit, ttl, wantsRecall)
   return bucket .. id .. ':' .. permits .. ':' .. limit .. ':' .. ttl .. (wantsRecall and RECALL_MARK or '')
+end
+
+local function joinGrant(id, token, tokens, lease, state, bucketAndKey)
+  return id .. ' ' .. token .. ' ' .. tokens .. ' ' .. lease .. ' ' .. state .. ' ' .. bucketAndKey
+end
+
+local function joinRecall(id, bucketAndKey)
+  return id .. ' recalled ' .. bucketAndKey
 end

@@ -1,6 +1,6 @@
 --[[ renewal.lua — makes claims, renews the leases of those that have a record, and answers for them.
-     needs    all files of lib/ but those of the paths of turn.lua, and weeding.lua
-     defines  extendLease, isInItsQueues, recheckAfter, renewClaim, makeClaim, answerFor, finalAnswer ]]
+     needs    prelude.lua, grace.lua, codec.lua, work.lua, claims.lua, queue.lua, tokens.lua, answers.lua, admission.lua
+     defines  extendLease, isInItsQueues, renewClaim, createClaim, makeClaim, finalAnswer ]]
 --- constants prelude.lua
 --- constants records.lua
 
@@ -14,7 +14,6 @@ local function extendLease(claim)
     extendBucket(lock[1], claim.ttl)
     if index <= claim.enteredCount then
       local queue = getQueue(lock[1], lock[2])
-      loadQueue(queue)
       if index < claim.enteredCount or claim.token > 0 then
         updateLease(queue, claim, lock)
       else
@@ -29,7 +28,6 @@ local function isInItsQueues(claim)
   for index = 1, claim.enteredCount do
     local lock = claim.locks[index]
     local queue = getQueue(lock[1], lock[2])
-    loadQueue(queue)
     if index < claim.enteredCount or claim.token > 0 then
       if not isAdmitted(queue, claim, lock) then return false end
     else
@@ -57,7 +55,7 @@ local function recheckAfter(claim, queue)
   if queue.recalling > 0 then
     local _, frontId = match(peekWaiting(queue, 1) or '', ENTRY)
     isFront = isFront or frontId == claim.id
-    if isFront then recheckAt = math.min(recheckAt, nowMs + math.max(FRONT_RECHECK_MS, nowMs - claim.placedAt)) end
+    if isFront then recheckAt = math.min(recheckAt, nowMs + math.max(FRONT_RECHECK_MS, nowMs - claim.createdAt)) end
   end
   if inGracePeriod then recheckAt = math.min(recheckAt, graceEndsAt) end
   return math.max(recheckAt - nowMs, 1)
@@ -98,7 +96,7 @@ local function renewClaim(claim, tokenCount)
     local lock = claim.locks[claim.enteredCount]
     local queue = getQueue(lock[1], lock[2])
     admitQueue(queue)
-    if claims[claim.bucket .. claim.id] ~= claim then return encodeNone() end
+    if work.claims[claim.bucket .. claim.id] ~= claim then return encodeNone() end
     if claim.token == 0 then recallHolders(queue) end
   end
   return answerFor(claim)
@@ -127,9 +125,9 @@ end
 
 local function createClaim(request)
   return {
-    bucket = request.bucket, id = request.id, expires = nowMs + request.ttl, token = 0, placedAt = nowMs, lastMissedAt = 0,
+    bucket = request.bucket, id = request.id, expires = nowMs + request.ttl, token = 0, createdAt = nowMs, lastMissedAt = 0,
     enteredCount = 0, state = ORDINARY, body = request.body, ttl = request.ttl, tokens = request.tokens, floor = request.floor,
-    waits = request.waits, recall = request.recall, json = request.json, arrivals = '', inbox = inbox, count = request.count,
+    waits = request.waits, wantsRecall = request.wantsRecall, json = request.json, arrivals = '', inbox = inbox, count = request.count,
     permits = request.locks[1][3], limit = request.locks[1][4], locks = request.locks,
   }
 end
@@ -162,7 +160,7 @@ end
 
 --- A claim that was granted after its answer was computed gets no push: its answer is replaced.
 local function finalAnswer(answer, id)
-  local held = grantedHere[id]
+  local held = work.grantedHere[id]
   if held and sub(answer, 1, 1) == 'w' then return encodeAnswer(held, false, isRecalled(held)) end
   return answer
 end

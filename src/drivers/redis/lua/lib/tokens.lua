@@ -1,5 +1,5 @@
 --[[ tokens.lua — fencing tokens.
-     needs    prelude.lua, grace.lua, records.lua, claims.lua, queue.lua
+     needs    prelude.lua, grace.lua, claims.lua
      defines  raiseLast, issueTokens
 
      The last number issued in each bucket is kept exactly, and every new token of the bucket is higher: so tokens rise even
@@ -18,9 +18,9 @@ end
 local function raiseLast(locks, highest)
   recordSpent(highest)
   for _, lock in ipairs(locks) do
-    local state = getBucket(lock[1])
-    state.last = math.max(state.last, highest)
-    put(state.hash, LAST_FIELD, formatInt(state.last))
+    local numbers = getBucket(lock[1])
+    numbers.last = math.max(numbers.last, highest)
+    put(numbers.hash, LAST_FIELD, formatInt(numbers.last))
   end
 end
 

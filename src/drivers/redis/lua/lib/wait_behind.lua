@@ -1,16 +1,17 @@
 --[[ wait_behind.lua — claims enter the queue behind an exclusive holder, or leave it. A part of contended.lua.
-     needs    prelude.lua, free_key.lua, records.lua, push.lua; of turn.lua: entered
+     needs    prelude.lua, free_key.lua, records.lua, push.lua, turn.lua
      defines  leaveQueue, waitBehind
 
      Invariant: a waiting entry is added before the record of the holder says that claims wait. ]]
 --- constants prelude.lua
 --- constants records.lua
+--- constants free_key.lua
 
---- The id, the end of the lease, and the recall flag of a live exclusive holder; nil: another case.
+--- The id, the end of the lease, and the wants of a live exclusive holder; nil: another case.
 local function readHolder(record)
   local _, expires = unpackHead(HEAD, record)
-  local id, ttl, recall = match(record, EXCLUSIVE_HOLDER, BODY_AT)
-  if id and expires > nowMs and expires <= nowMs + ttl then return id, expires, recall end
+  local id, ttl, wants = match(record, EXCLUSIVE_HOLDER, BODY_AT)
+  if id and expires > nowMs and expires <= nowMs + ttl then return id, expires, wants end
 end
 
 --- Releases waiting claims. The key has an exclusive holder, so their release admits no other claim. Returns how many of these items
@@ -29,9 +30,9 @@ local function leaveQueue(key, record, items)
     local claim = claims[position]
     if not claim or not match(claim, IS_ORDINARY_OWN) then break end
     local _, expires, token = unpackHead(HEAD, claim)
-    local id, ttl, permits, limit, recall = match(claim, ID_TTL_PERMITS_LIMIT_RECALL, BODY_AT)
+    local id, ttl, permits, limit, wants = match(claim, ID_TTL_PERMITS_LIMIT_WANTS, BODY_AT)
     if token > 0 or expires <= nowMs or not match(claim, ONE_KEY_INBOX, BODY_AT) then break end
-    entries[position] = joinEntry(items[1].bucket, id, permits, limit, ttl, recall == WANTS_RECALL)
+    entries[position] = joinEntry(items[1].bucket, id, permits, limit, ttl, wants == WANTS_RECALL)
   end
   local count = #entries
   if count > 1 then -- up to the first one that was evicted: the general path answers for that
@@ -42,7 +43,7 @@ local function leaveQueue(key, record, items)
   end
   if count == 0 or try('ZREM', key.waiting, unpack(entries, 1, count)) ~= count then return 0 end
   if type(try('HDEL', key.hash, unpack(fields, 1, count))) == 'table' then return 0 end
-  isWritten = true
+  hasWritten = true
   if try('EXISTS', key.waiting) == 0 then try('HSET', key.hash, key.field, THIN .. sub(record, STATE_AT)) end
   for position = 1, count do answers[items[position].index - 3] = '1' end
   return count
@@ -66,48 +67,47 @@ local function writeWaiting(bucket, key, record, lastIssued, fields, entries)
     try('ZREM', key.waiting, unpack(entries))
     return false
   end
-  isWritten, issued[bucket] = true, arrival
+  hasWritten, issued[bucket] = true, arrival
   return true, isFirst
 end
 
---- Restates the admission rule: behind an exclusive holder nothing fits. Puts new claims in the queue; refuses those that do not wait. Returns how many of these items were executed.
+--- Restates the admission rule: behind an exclusive holder nothing fits. Puts new claims in the queue; refuses those that do not wait.
+--- Returns how many of these items were executed.
 local function waitBehind(key, items)
   local bucket, read = items[1].bucket, #items == 1 and found[items[1].index]
-  if read then
-    read = { read[1], read[3], read[4], read[2] }
-  else
+  if not read then
     local fields = { key.field, LAST_FIELD, EXTENDED_FIELD }
-    for position, item in ipairs(items) do fields[3 + position] = CLAIM_FIELD .. item.id end
+    for _, item in ipairs(items) do fields[#fields + 1] = CLAIM_FIELD .. item.id end
     read = try('HMGET', key.hash, unpack(fields))
   end
-  local record = read[1]
+  local record, extendedAt = read[OF_KEY], read[EXTENDED_AT]
   if not record or not match(record, IS_ORDINARY_HOLDER) then return 0 end
-  local holderId, holderExpires, holderRecall = readHolder(record)
+  local holderId, holderExpires, holderWants = readHolder(record)
   if not holderId then return 0 end
 
   local isKnown, count = { [holderId] = true }, 0 -- not the holder itself, which is repeated
   local fields, entries, waiting, isFirst = {}, {}, {}, false
   for position, item in ipairs(items) do
     local id = item.id
-    local body, ttl, permits, limit, floor, waits, recall = match(ARGV[item.index], NEW_WAITER)
-    if isKnown[id] or read[3 + position] or #ttl > SHORT_TTL_DIGITS or floor - nowMicros > DAY * 1000 then break end
+    local body, ttl, permits, limit, floor, waits, wants = match(ARGV[item.index], NEW_WAITER)
+    if isKnown[id] or read[OF_CLAIM - 1 + position] or #ttl > SHORT_TTL_DIGITS or floor - nowMicros > DAY * 1000 then break end
     -- the time to live of the hash was set a short time ago
-    if waits ~= DOES_NOT_WAIT and (not read[3] or now - read[3] >= EXTENSION_INTERVAL) then break end
+    if waits ~= DOES_NOT_WAIT and (not extendedAt or now - extendedAt >= EXTENSION_INTERVAL) then break end
     isKnown[id], count = true, position
     if waits ~= DOES_NOT_WAIT then
       waiting[#waiting + 1] = { item = item, ttl = ttl }
-      entries[#waiting] = joinEntry(bucket, id, permits, limit, ttl, recall == WANTS_RECALL)
+      entries[#waiting] = joinEntry(bucket, id, permits, limit, ttl, wants == WANTS_RECALL)
       fields[2 * #waiting - 1] = CLAIM_FIELD .. id
       fields[2 * #waiting] = packHead(HEAD, ORDINARY_OWN, nowMs + ttl, 0, nowMs, 0, 1) .. body .. ONE_KEY .. inbox
     end
   end
   if waiting[1] then
     local areWritten
-    areWritten, isFirst = writeWaiting(bucket, key, record, read[2], fields, entries)
+    areWritten, isFirst = writeWaiting(bucket, key, record, read[LAST_ISSUED], fields, entries)
     if not areWritten then return 0 end
   end
-  local isRecalled = isFirst and holderRecall == WANTS_RECALL
-  if isRecalled then push(match(record, ONE_KEY_INBOX, BODY_AT), holderId .. ' recalled ' .. key.place) end
+  local isRecalled = isFirst and holderWants == WANTS_RECALL
+  if isRecalled then push(match(record, ONE_KEY_INBOX, BODY_AT), joinRecall(holderId, key.bucketAndKey)) end
   for position = 1, count do answers[items[position].index - 3] = 'n' end
   for position, claim in ipairs(waiting) do
     local recheck = math.min(tonumber(claim.ttl), holderExpires - nowMs)

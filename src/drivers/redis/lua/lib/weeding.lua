@@ -1,5 +1,5 @@
 --[[ weeding.lua — finds fields of a bucket that are not needed any more: one claim in 32 looks at 32 at random.
-     needs    prelude.lua, records.lua, claims.lua, queue.lua, admission.lua
+     needs    prelude.lua, names.lua, grace.lua, codec.lua, work.lua, claims.lua, queue.lua, admission.lua
      defines  weedBucket
 
      Stale are: the record of a holder, or of a claim, one ttl after the end of its lease; a tombstone after its end; a key
@@ -11,15 +11,14 @@ local SAMPLE_SIZE <const> = 32
 
 --- A key that is not free: loading it settles it, and writes its form again if that has changed.
 local function weedKey(bucket, key, value)
-  if queues[key] then return end -- an item of this call may have changed it
+  if work.queues[key] then return end -- an item of this call may have changed it
   if match(value, IS_THIN) then
     local expires = select(2, struct.unpack(HEAD, value))
     if expires > nowMs then return end
-  elseif call('EXISTS', getQueue(bucket, key).admittedKey) == 1 then
+  elseif call('EXISTS', nameKey(bucket, ADMITTED .. key)) == 1 then
     return -- this set lives no longer than the leases in it
   end
   local queue = getQueue(bucket, key)
-  loadQueue(queue)
   if queue.stored == THIN and queue.count == 0 and queue.holder.expires + queue.holder.ttl > nowMs then
     queue.isChanged = false -- its holder may still ask what became of it
     return
@@ -40,7 +39,7 @@ local function weedClaim(bucket, id, value)
     return
   end
   local claim = readClaim(bucket, id)
-  if claim and claim.place == 'c' and claim.expires + claim.ttl <= nowMs then forgetClaim(claim) end
+  if claim and claim.hasOwnField and claim.expires + claim.ttl <= nowMs then forgetClaim(claim) end
 end
 
 local function weedBucket(bucket)
@@ -49,7 +48,7 @@ local function weedBucket(bucket)
   for index = 1, #fields, 2 do
     local field, value = fields[index], fields[index + 1]
     local kind, name = match(field, FIELD)
-    if pending[hash] and pending[hash][field] ~= nil then
+    if work.pending[hash] and work.pending[hash][field] ~= nil then
       -- this call replaces what was read: the record of a claim that is made again, for example
     elseif kind == KEY_FIELD then
       weedKey(bucket, name, value)
