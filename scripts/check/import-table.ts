@@ -15,6 +15,7 @@ const DRIVER_IMPORTS: readonly string[] = [
   "src/drivers/call-timeouts.ts",
   "src/drivers/connect-timeout.ts",
   "src/drivers/data-loss-guard.ts",
+  "src/drivers/push-probe.ts",
   "src/drivers/recent-releases.ts",
   "src/drivers/reply-codec.ts",
   "src/drivers/warnings.ts",

@@ -108,26 +108,34 @@ export interface DecodedPush {
   readonly id: string;
   readonly answer?: Answer;
   readonly isRecall?: true;
+  /** Where Redis has the claim: the bucket and name of its first key. Other stores do not say. */
+  readonly bucketAndKey?: string;
 }
 
 /**
- * A push: "<id> <token> <tokens> <ttl>" is a grant, with "r" after it one for which another claim waits already, with "h,<id>,<id>" one with
- * successors; "<id> recalled"; and "<id>" a recheck push. Null: none of these.
+ * A push: "<id> <token> <tokens> <remaining ms>" is a grant, with "r" after it one for which another claim waits already, with
+ * "h,<id>,<id>" one with successors; "<id> recalled"; and "<id>" a recheck push. Redis adds <bucket><first key> to the first two, which may
+ * contain spaces, and then a grant has "h" at least. Null: none of these.
  */
 export function decodePush(message: string): DecodedPush | null {
-  const [id = "", token, tokens, ttlMs, flags = ""] = message.split(" ");
+  const [id = "", token, tokens, remainingMs, flags = "", ...rest] = message.split(" ");
   if (id === "") return null;
-  if (token === "recalled") return { id, isRecall: true };
-  if (ttlMs === undefined) return { id };
+  if (token === "recalled") return { id, isRecall: true, ...toBucketAndKey(message.slice(`${id} recalled `.length)) };
+  if (remainingMs === undefined) return { id };
   return {
     id,
+    ...toBucketAndKey(rest.join(" ")),
     answer: {
       state: "held",
       token: BigInt(token as string),
       tokenCount: Number(tokens),
-      remainingMs: Number(ttlMs),
+      remainingMs: Number(remainingMs),
       ...(flags === "r" && { recalled: true }),
       ...(flags.startsWith("h,") && { successors: flags.slice(2).split(",") }),
     },
   };
+}
+
+function toBucketAndKey(text: string): { readonly bucketAndKey?: string } {
+  return text === "" ? {} : { bucketAndKey: text };
 }

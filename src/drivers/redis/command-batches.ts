@@ -13,6 +13,8 @@ import { chunk } from "../../util/chunk.ts";
 import { rejectOnThrow } from "../../util/timeout.ts";
 import type { LateReply } from "./connection.ts";
 import { sanitizeError } from "./errors.ts";
+import TURN from "./lua/turn.lua";
+import type { Script } from "./script-codec.ts";
 
 /**
  * A command with so many items is sent at once. With fewer, the costs of a command outweigh the gain; with many more, the
@@ -23,8 +25,12 @@ export const ITEMS_PER_COMMAND = 16;
 /** The most items of one call that share a command: the server executes nothing else meanwhile. */
 const MAX_ITEMS = 512;
 
-/** Sends one command with these items of turn.lua. */
-export type SendBatch = (routingKey: string, items: readonly string[], lateReply: LateReply) => Promise<unknown>;
+/** What it needs of the connection. */
+export interface BatchConnection {
+  /** Counts the breaks of the connection. */
+  readonly epoch: number;
+  runScript(script: Script, routingKey: string, args: readonly string[], lateReply: LateReply): Promise<unknown>;
+}
 
 interface Call {
   readonly items: readonly string[];
@@ -41,10 +47,10 @@ interface Batch {
 }
 
 export class CommandBatches {
-  readonly #send: SendBatch;
+  readonly #connection: BatchConnection;
+  /** The arguments of turn.lua before the items. */
+  readonly #toHeader: (routingKey: string) => readonly string[];
   readonly #onPush: (message: string, isAnswer: boolean) => void;
-  /** Counts the breaks of the connection. */
-  readonly #readEpoch: () => number;
   /** The calls of this turn of the event loop, for each routing key: one, or in a Cluster one for each bucket. */
   #batches: Batch[] = [];
   #isScheduled = false;
@@ -52,14 +58,14 @@ export class CommandBatches {
   readonly #isSplit: boolean;
 
   constructor(
-    send: SendBatch,
+    connection: BatchConnection,
+    toHeader: (routingKey: string) => readonly string[],
     onPush: (message: string, isAnswer: boolean) => void,
-    readEpoch: () => number,
     isSplit: boolean,
   ) {
-    this.#send = send;
+    this.#connection = connection;
+    this.#toHeader = toHeader;
     this.#onPush = onPush;
-    this.#readEpoch = readEpoch;
     this.#isSplit = isSplit;
   }
 
@@ -126,8 +132,9 @@ export class CommandBatches {
     const [first] = calls as [Call];
     const items = calls.length === 1 ? first.items : calls.flatMap((call) => call.items);
     const lateReply = calls.length === 1 ? first.lateReply : combineLateReplies(calls);
-    const epoch = this.#readEpoch();
-    rejectOnThrow(() => this.#send(routingKey, items, lateReply))
+    const { epoch } = this.#connection;
+    const args = [...this.#toHeader(routingKey), ...items];
+    rejectOnThrow(() => this.#connection.runScript(TURN, routingKey, args, lateReply))
       .then((reply) => this.#settle(calls, items.length, String(reply), epoch))
       .catch((error: unknown) => {
         for (const { reject } of calls) reject(error);
@@ -140,7 +147,7 @@ export class CommandBatches {
     // "QUEUED": the client is inside a MULTI of its user
     if (lines.length < itemCount || !/^[hrwnpfe01](?: |\n|$)/.test(reply))
       throw new Error(`redis: the store answered for ${lines.length} of ${itemCount} items: ${reply.slice(0, 20)}`);
-    const isAnswer = epoch === this.#readEpoch();
+    const isAnswer = epoch === this.#connection.epoch;
     for (let index = itemCount; index < lines.length; index++) this.#onPush(lines[index] as string, isAnswer);
     let position = 0;
     for (const call of calls) {

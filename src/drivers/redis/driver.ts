@@ -2,13 +2,22 @@
  * The Redis driver. Lua scripts keep the queues of keys (see lua/lib/prelude.lua); each operation is one round trip, and the
  * claims and releases of one turn of the event loop share one (command-batches.ts). The script that releases a lock also grants it
  * to the next waiter and publishes the grant to the inbox channel of the waiter's process.
+ *
+ * What sees the answer to a claim, in this order:
+ *   1 connection.ts       is it in time? is it that of the database of the locks? do enough replicas have the grant (replica-acks.ts)?
+ *   2 command-batches.ts  gives the pushes of its reply to #onPush(), then each call its own answer
+ *   3 claim-calls.ts      if it is late, and the claim was released meanwhile: releases it again; the engine has asked again
+ *   4 DataLossGuard       does it show that the server has lost data?
+ *   5 lost-releases.ts    after a break: a waiting claim rechecks early
+ * Answers to renewals pass 1, 4 and 5. Pushes come with a reply or from subscriptions.ts; lost-releases.ts takes those about released
+ * claims. A break of the connection is a change of `connection.epoch`: before it nothing is repeated, and after it no push
+ * counts as an answer until its inbox is verified.
  */
 
 import type {
   Answer,
   Check,
   Claim,
-  ClaimId,
   ClaimView,
   Driver,
   DriverEvents,
@@ -19,15 +28,13 @@ import type {
   Traits,
 } from "../../spi/driver.ts";
 import { systemClock } from "../../util/clock.ts";
-import { SlotMap } from "../../util/slot-map.ts";
 import type { LostClaim } from "../data-loss-guard.ts";
 import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
-import { RecentReleases } from "../recent-releases.ts";
 import { decodeAnswer, decodeFlags, decodePush, isForgottenReply, isMissedGrantReply } from "../reply-codec.ts";
 import { formatWarnings, resolveWarn } from "../warnings.ts";
+import { ClaimCalls } from "./claim-calls.ts";
 import { adaptClient } from "./clients/detect.ts";
 import type { RedisClient } from "./clients/types.ts";
-import type { SendBatch } from "./command-batches.ts";
 import { CommandBatches, ITEMS_PER_COMMAND } from "./command-batches.ts";
 import type { LateReply } from "./connection.ts";
 import { Connection } from "./connection.ts";
@@ -48,7 +55,6 @@ import DETACH from "./lua/detach.lua";
 import RENEW from "./lua/renew.lua";
 import RESTORE from "./lua/restore.lua";
 import REVOKE from "./lua/revoke.lua";
-import TURN from "./lua/turn.lua";
 import type { RedisOptions } from "./options.ts";
 import { validateRedisOptions } from "./options.ts";
 import { checkRunRecords, encodeRunRecord } from "./run-record.ts";
@@ -93,11 +99,10 @@ interface Renewal {
   readonly tokenCount: number;
 }
 
-/** The calls of driver.claim for one claim that have no reply yet. */
-interface ClaimCalls {
-  pendingCount: number;
-  /** Whether the claim was released while calls were pending. */
-  isReleased: boolean;
+/** What exists once the driver is open. */
+interface Link {
+  readonly connection: Connection;
+  readonly batches: CommandBatches;
 }
 
 class RedisDriver implements Driver {
@@ -116,17 +121,17 @@ class RedisDriver implements Driver {
   /** null: guardDataLoss is off. */
   readonly #maxTtlMs: number | null;
   readonly #warn: (warning: string) => void;
-  /** Claims whose `claim` call may still reach the server: a client library may hold it back for long. */
-  readonly #claimCalls = new SlotMap<ClaimId, ClaimCalls>();
+  readonly #claimCalls = new ClaimCalls((claim) => {
+    this.release([{ claim, hasUnansweredClaim: true }]).catch(() => undefined);
+  });
   /** A release that timed out may still grant waiters of this process, and only its late reply says so. */
   readonly #lateReleaseReply: LateReply = {
     onTimeout: () => undefined,
     onLateReply: () => this.#events?.reconnected(),
   };
-  readonly #batches: CommandBatches;
   readonly #lostReleases: LostReleases;
-  readonly #recentReleases = new RecentReleases();
-  #connection: Connection | null = null;
+  /** null: it was never open. */
+  #link: Link | null = null;
   /** null: not open. */
   #events: DriverEvents | null = null;
 
@@ -137,17 +142,11 @@ class RedisDriver implements Driver {
     this.#namePrefix = toNamePrefix(options);
     this.#warn = resolveWarn(options.warn);
     this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss);
-    // with the option replicas a claim may fail for want of them after its command: a release must not fail with it
-    this.#batches = new CommandBatches(
-      this.#sendBatch,
-      (push, isAnswer) => this.#onPush(push, isAnswer),
-      () => this.#readyConnection.epoch,
-      options.replicas !== undefined,
-    );
     this.#lostReleases = new LostReleases(options.clock ?? systemClock, (id, bucketAndKey) => {
-      const bucket = this.#readyConnection.isCluster ? bucketAndKey.slice(0, 2) : "00";
+      const { connection, batches } = this.#openLink;
+      const bucket = connection.isCluster ? bucketAndKey.slice(0, 2) : "00";
       const item = encodeGiveBackItem(id, bucketAndKey);
-      this.#batches.release(this.#routingKeyOf(bucket), [item], this.#lateReleaseReply).catch(() => undefined);
+      batches.release(this.#routingKeyOf(bucket), [item], this.#lateReleaseReply).catch(() => undefined);
     });
     this.#guard = new DataLossGuard({
       driverName: "redis",
@@ -167,14 +166,14 @@ class RedisDriver implements Driver {
       onPush: (message, isAnswer) => this.#onPush(message, isAnswer),
       onDisconnected: () => this.#events?.disconnected(),
       onMissed: () => {
-        this.#lostReleases.onBreak((id) => this.#recentReleases.has(id));
+        this.#lostReleases.onBreak();
         this.#events?.reconnected();
       },
     });
+    const toHeader = (routingKey: string): readonly string[] => this.#scriptHeader(routingKey, connection);
     try {
       await connectAndVerify(connection, this.#options, async () => {
         const runScript: RunScript = (script, routingKey, args) => connection.runScript(script, routingKey, args);
-        const toHeader = (routingKey: string): readonly string[] => this.#scriptHeader(routingKey, connection);
         if (this.#maxTtlMs !== null) {
           const remainingMs = await checkRunRecords(this.#namePrefix, runScript, toHeader, connection.isCluster);
           this.#guard.onOpen(remainingMs, this.#options.silenceWarnings);
@@ -188,45 +187,32 @@ class RedisDriver implements Driver {
       throw error;
     }
     this.#events = events;
-    this.#connection = connection;
+    // with the option replicas a claim may fail for want of them after its command: a release must not fail with it
+    const isSplit = this.#options.replicas !== undefined;
+    const onPush = (message: string, isAnswer: boolean): void => this.#onPush(message, isAnswer);
+    this.#link = { connection, batches: new CommandBatches(connection, toHeader, onPush, isSplit) };
     if (!connection.isCluster) return TRAITS;
     this.shardOf = toClaimBucket;
     return { ...TRAITS, manyKeys: false };
   }
 
   async claim(claim: Claim): Promise<Answer> {
-    const { id } = claim;
     this.#guard.checkTtl(claim);
-    this.#recentReleases.onClaim(id);
+    this.#lostReleases.onClaim(claim.id);
     const routingKey = this.#routingKeyOf(toClaimBucket(claim));
-    const connection = this.#readyConnection;
+    const { connection, batches } = this.#openLink;
     // subscribe before the first wait in a bucket: an unreachable waiter would be passed over
     const subscribed = claim.wait || claim.recall === true ? connection.ensureSubscribed(routingKey) : null;
     if (subscribed !== null && claim.wait) await subscribed;
     else subscribed?.catch(() => undefined); // without it a recall comes with the next renewal
-    const calls = this.#claimCalls.get(id) ?? { pendingCount: 0, isReleased: false };
-    this.#claimCalls.set(id, calls);
-    calls.isReleased = false; // the quorum driver may claim a released id again
-    calls.pendingCount++;
-    let hasTimedOut = false;
-    const onSettled = (): void => {
-      if (--calls.pendingCount === 0) this.#claimCalls.delete(id);
-    };
-    const onTimeout = (): void => {
-      hasTimedOut = true;
-    };
-    const onLateReply = (): void => {
-      onSettled();
-      // released while it was on its way: it may have entered the queue after the release, so release it again
-      if (calls.isReleased) this.release([{ claim, hasUnansweredClaim: true }]).catch(() => undefined);
-    };
+    const call = this.#claimCalls.start(claim);
     const item = encodeClaimItem(claim, this.#options.label);
     const batchKey = connection.isCluster ? routingKey : this.#routingKeyOf("00");
     let reply: string;
     try {
-      reply = await this.#batches.claim(batchKey, item, { onLateReply, onTimeout });
+      reply = await batches.claim(batchKey, item, call);
     } finally {
-      if (!hasTimedOut) onSettled();
+      call.onSettled();
     }
     const answer = decodeAnswer(reply, "redis");
     this.#guard.onAnswers([claim], [answer], [reply]);
@@ -235,7 +221,7 @@ class RedisDriver implements Driver {
 
   async renew(claims: readonly Claim[], tokenCounts: readonly number[] = []): Promise<readonly (Answer | undefined)[]> {
     const renewals = claims.map((claim, index) => ({ claim, tokenCount: tokenCounts[index] ?? 0 }));
-    if (!this.#readyConnection.isCluster) return this.#renewBatch(renewals);
+    if (!this.#openLink.connection.isCluster) return this.#renewBatch(renewals);
     const toRenewalBucket = ({ claim }: Renewal): string => toClaimBucket(claim);
     const { answers, failures } = await settlePerBucket(renewals, toRenewalBucket, (_, batch) =>
       this.#renewBatch(batch),
@@ -268,21 +254,17 @@ class RedisDriver implements Driver {
 
   async release(releases: readonly Release[]): Promise<readonly boolean[]> {
     for (const { claim } of releases) {
-      const calls = this.#claimCalls.get(claim.id);
-      if (calls !== undefined) calls.isReleased = true;
-      this.#recentReleases.onRelease(claim.id);
+      this.#claimCalls.onRelease(claim.id);
+      this.#lostReleases.onRelease(claim.id);
     }
-    const { epoch, isCluster } = this.#readyConnection;
+    const { connection, batches } = this.#openLink;
+    const { epoch, isCluster } = connection;
     const sendTo = (bucket: string, batch: readonly Release[]): Promise<readonly string[]> =>
-      this.#batches.release(this.#routingKeyOf(bucket), batch.map(encodeReleaseItem), this.#lateReleaseReply);
+      batches.release(this.#routingKeyOf(bucket), batch.map(encodeReleaseItem), this.#lateReleaseReply);
     const answers = isCluster ? await callPerBucket(releases, toReleaseBucket, sendTo) : await sendTo("00", releases);
     // the library may have sent the command twice; the second call found nothing although the first succeeded
-    if (epoch !== this.#readyConnection.epoch)
-      throw new Error("redis: the connection broke while a release was under way");
-    for (const { claim } of releases) {
-      this.#recentReleases.onReleased(claim.id);
-      this.#lostReleases.onReleased(claim);
-    }
+    if (epoch !== connection.epoch) throw new Error("redis: the connection broke while a release was under way");
+    for (const { claim } of releases) this.#lostReleases.onReleased(claim);
     return answers.map((answer) => answer === "1");
   }
 
@@ -303,9 +285,9 @@ class RedisDriver implements Driver {
   }
 
   async list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
-    const connection = this.#readyConnection;
+    const { connection, batches } = this.#openLink;
     // behind the claims and releases that were made before it
-    this.#batches.sendAll();
+    batches.sendAll();
     const runScript: RunScript = async (script, routingKey, args) => {
       options.signal?.throwIfAborted();
       return connection.runScript(script, routingKey, args);
@@ -314,8 +296,9 @@ class RedisDriver implements Driver {
   }
 
   async diagnose(): Promise<readonly Check[]> {
-    const queries = createQueries(this.#readyConnection, this.#namePrefix);
-    const context = this.#diagnosticsContext(this.#readyConnection);
+    const { connection } = this.#openLink;
+    const queries = createQueries(connection, this.#namePrefix);
+    const context = this.#diagnosticsContext(connection);
     return [
       ...(await diagnoseAll(queries, context)),
       await findKeysWithoutTtl(queries, context),
@@ -325,7 +308,7 @@ class RedisDriver implements Driver {
 
   async close(): Promise<void> {
     this.#events = null;
-    this.#connection?.close();
+    this.#link?.connection.close();
   }
 
   #diagnosticsContext({ isCluster, address }: Connection): DiagnosticsContext {
@@ -343,13 +326,13 @@ class RedisDriver implements Driver {
     };
   }
 
-  get #readyConnection(): Connection {
-    if (this.#connection === null) throw new Error("redis: the driver is not open");
-    return this.#connection;
+  get #openLink(): Link {
+    if (this.#link === null) throw new Error("redis: the driver is not open");
+    return this.#link;
   }
 
   /** The first arguments of every script that changes queues. */
-  #scriptHeader(routingKey: string, connection: Connection = this.#readyConnection): readonly string[] {
+  #scriptHeader(routingKey: string, connection: Connection): readonly string[] {
     return [
       this.#namePrefix,
       connection.inboxChannel(routingKey),
@@ -367,9 +350,6 @@ class RedisDriver implements Driver {
     return routingKey;
   }
 
-  readonly #sendBatch: SendBatch = (routingKey, items, lateReply) =>
-    this.#readyConnection.runScript(TURN, routingKey, [...this.#scriptHeader(routingKey), ...items], lateReply);
-
   /** One call for many items. In a Cluster they must be of one bucket. */
   #runForMany<T>(
     script: Script,
@@ -377,10 +357,11 @@ class RedisDriver implements Driver {
     toBucket: (item: T) => string,
     encode: (item: T) => string,
   ): Promise<unknown> {
+    const { connection } = this.#openLink;
     const first = items[0];
     const routingKey = this.#routingKeyOf(first === undefined ? "00" : toBucket(first));
-    return this.#readyConnection.runScript(script, routingKey, [
-      ...this.#scriptHeader(routingKey),
+    return connection.runScript(script, routingKey, [
+      ...this.#scriptHeader(routingKey, connection),
       ...items.map(encode),
     ]);
   }
@@ -392,17 +373,16 @@ class RedisDriver implements Driver {
     toBucket: (item: T) => string,
     encode: (item: T) => string,
   ): Promise<boolean[]> {
-    const connection = this.#readyConnection;
+    const { isCluster } = this.#openLink.connection;
     const callBatch = async (batch: readonly T[]): Promise<boolean[]> =>
       decodeFlags(await this.#runForMany(script, batch, toBucket, encode), batch.length, "redis").flags;
-    if (!connection.isCluster || items.length < 2) return callBatch(items);
+    if (!isCluster || items.length < 2) return callBatch(items);
     return callPerBucket(items, toBucket, (_, batch) => callBatch(batch));
   }
 
   #onPush(message: string, isAnswer: boolean): void {
     const push = decodePush(message);
-    if (push === null) return;
-    if (this.#recentReleases.has(push.id)) return this.#lostReleases.onPush(message);
+    if (push === null || this.#lostReleases.onPush(push)) return;
     if (push.isRecall === true) return this.#events?.recalled(push.id);
     // with the option replicas a push is only a hint: the recheck waits for the replicas
     const isTrusted = isAnswer && this.#options.replicas === undefined;

@@ -136,7 +136,7 @@ class ClaimLister {
 }
 
 function toClaimView(fields: readonly string[], tag: string, key: string, now: number): ClaimView {
-  const [, expiresAt, ttl, token, tokens, floor, placedAt, label = "", waitFlag, permits, limit, json] = fields;
+  const [, expiresAt, ttl, token, tokens, floor, createdAt, label = "", waitFlag, permits, limit, json] = fields;
   const ttlMs = Number(ttl);
   const remainingMs = Math.min(Number(expiresAt) - now, ttlMs);
   const answer: Answer =
@@ -152,7 +152,7 @@ function toClaimView(fields: readonly string[], tag: string, key: string, now: n
     wait: waitFlag === "1",
     label,
     answer,
-    ageMs: Math.max(now - Number(placedAt), 0),
+    ageMs: Math.max(now - Number(createdAt), 0),
   };
 }
 

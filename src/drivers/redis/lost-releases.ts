@@ -12,6 +12,8 @@
 
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
+import { RecentReleases } from "../recent-releases.ts";
+import type { DecodedPush } from "../reply-codec.ts";
 import { toBucket } from "./key-names.ts";
 
 /** How long after a break of the connection the first recall counts and waiting claims recheck early, in milliseconds. */
@@ -24,10 +26,6 @@ const MAX_RECALLED = 1_000;
 /** Between this many and twice as many releases of claims that are not recalled are kept. */
 const MAX_GENERATION = 2_000;
 
-/** The key of a grant or of a recall, after its bucket (lua/lib/admission.lua). */
-const GRANT = /^(\S+) \d+ \d+ \d+ [hr]\S* (.+)$/s;
-const RECALL = /^(\S+) recalled (.+)$/s;
-
 /** A release that the store has confirmed. */
 interface ConfirmedRelease {
   readonly id: ClaimId;
@@ -39,6 +37,7 @@ export class LostReleases {
   readonly #clock: Clock;
   /** Releases the claim with this id on this key. It may fail: the next push repeats it. */
   readonly #giveBack: (id: ClaimId, bucketAndKey: string) => void;
+  readonly #recentReleases = new RecentReleases();
   #lastBreakAt = Number.NEGATIVE_INFINITY;
   /**
    * Claims that were recalled once. Without a break that recall has crossed the release, most likely; if the store has lost the
@@ -54,8 +53,19 @@ export class LostReleases {
     this.#giveBack = giveBack;
   }
 
+  /** A `claim` call is about to be sent. */
+  onClaim(id: ClaimId): void {
+    this.#recentReleases.onClaim(id);
+  }
+
+  /** A release is about to be sent. */
+  onRelease(id: ClaimId): void {
+    this.#recentReleases.onRelease(id);
+  }
+
   /** The store has confirmed the release of this claim. */
   onReleased({ id, recall, locks: [{ key }] }: Claim): void {
+    this.#recentReleases.onReleased(id);
     if (recall === true) return;
     if (this.#current.length === MAX_GENERATION) {
       this.#previous = this.#current;
@@ -64,14 +74,12 @@ export class LostReleases {
     this.#current.push({ id, key, at: this.#clock.now() });
   }
 
-  /**
-   * The connection broke, and is there again: another server may have become master.
-   * @param isReleased has this client made no call for the claim since? See RecentReleases
-   */
-  onBreak(isReleased: (id: ClaimId) => boolean): void {
+  /** The connection broke, and is there again: another server may have become master. */
+  onBreak(): void {
     this.#lastBreakAt = this.#clock.now();
     for (const { id, key, at } of [...this.#previous, ...this.#current]) {
-      if (this.#lastBreakAt - at <= AFTER_BREAK_MS && isReleased(id)) this.#giveBack(id, `${toBucket(key)}${key}`);
+      if (this.#lastBreakAt - at <= AFTER_BREAK_MS && this.#recentReleases.has(id))
+        this.#giveBack(id, `${toBucket(key)}${key}`);
     }
   }
 
@@ -84,15 +92,12 @@ export class LostReleases {
     return { ...answer, recheckMs: Math.min(answer.recheckMs, earlyMs) };
   }
 
-  /** A push about a claim that this client does not have. */
-  onPush(message: string): void {
-    const [, recalledId, recalledKey] = RECALL.exec(message) ?? [];
-    if (recalledId !== undefined && recalledKey !== undefined) {
-      if (this.#isFirst(recalledId) && this.#clock.now() - this.#lastBreakAt > AFTER_BREAK_MS) return;
-      return this.#giveBack(recalledId, recalledKey);
-    }
-    const [, id, bucketAndKey] = GRANT.exec(message) ?? [];
-    if (id !== undefined && bucketAndKey !== undefined) this.#giveBack(id, bucketAndKey);
+  /** Whether the push is about a claim that this client has released. Gives such a claim back. */
+  onPush({ id, isRecall, bucketAndKey }: DecodedPush): boolean {
+    if (!this.#recentReleases.has(id)) return false;
+    const isCrossing = isRecall === true && this.#isFirst(id) && this.#clock.now() - this.#lastBreakAt > AFTER_BREAK_MS;
+    if (bucketAndKey !== undefined && !isCrossing) this.#giveBack(id, bucketAndKey);
+    return true;
   }
 
   #isFirst(id: ClaimId): boolean {

@@ -56,8 +56,9 @@ export function encodeName({ id, locks, ttlMs }: Claim): string {
 /** The request that makes a claim. */
 export function encodeClaim(claim: Claim, defaultLabel = ""): string {
   const { tokenCount, floor, wait, recall, successors, label } = claim;
-  const flags = `${wait ? 1 : 0}${recall === true ? 1 : successors === true ? 2 : 0}`;
-  return `${encodeName(claim)} ${tokenCount} ${floor} ${flags}\n${label || defaultLabel}`;
+  // what this client is to be told about the claims behind it
+  const wants = recall === true ? "1" : successors === true ? "2" : "0";
+  return `${encodeName(claim)} ${tokenCount} ${floor} ${wait ? "1" : "0"}${wants}\n${label || defaultLabel}`;
 }
 
 /** The item of turn.lua that makes a claim. */

@@ -14,25 +14,15 @@
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 import { sleep, withTimeout } from "../../util/timeout.ts";
+import { ATTEMPT_TIMEOUT_MS, MAX_BACKOFF_MS, PROBE_AFTER_MS, PushProbe, SILENCE_PROBE } from "../push-probe.ts";
 import type { ClientAdapter, Subscriber } from "./clients/types.ts";
 import { isUnavailableCommand, sanitizeError } from "./errors.ts";
 import type { SendCommand } from "./script-codec.ts";
 import { buildPublishCommand } from "./script-codec.ts";
 
-/** Timeout in milliseconds of an attempt to verify an inbox. */
-const ATTEMPT_TIMEOUT_MS = 2_000;
-/** Milliseconds without a message after which a subscriber is probed, if a claim waits. */
-const PROBE_AFTER_MS = 5_000;
-/** Longest pause between attempts, in milliseconds. */
-const MAX_BACKOFF_MS = 1_000;
 /** Milliseconds in which inboxes that are verified again share one call of onMissed. */
 const MISSED_DELAY_MS = 10;
-/** The driver publishes messages with this prefix itself, to verify its subscriptions. */
-const PROBE_PREFIX = "?";
-/**
- * A Cluster publishes it before every grant, to count subscribers; elsewhere replicas receive no grant
- * (lua/lib/admission.lua).
- */
+/** A Cluster publishes it before every grant, to count subscribers; elsewhere replicas receive no grant (lua/lib/push.lua). */
 const PING = "";
 /** Milliseconds after which a ping without a grant shows that the subscriber received it, but was not counted. */
 const PING_TIMEOUT_MS = 20;
@@ -70,7 +60,7 @@ interface Inbox {
   unansweredPings: number;
   /** Fires if a ping stays unanswered. */
   readonly pingTimer: Timer;
-  onProbe: (probe: string) => void;
+  readonly probe: PushProbe;
   waiters: { resolve(): void; reject(error: unknown): void }[];
 }
 
@@ -94,7 +84,6 @@ export class Subscriptions {
   readonly #missedTimer: Timer;
   #isMissedDue = false;
   #isClosed = false;
-  #probeCount = 0;
 
   constructor(adapter: ClientAdapter, commands: CommandChannel, clock: Clock, events: PushEvents) {
     this.#adapter = adapter;
@@ -161,7 +150,7 @@ export class Subscriptions {
         inbox.unansweredPings = 0;
         this.#invalidate(inbox);
       }),
-      onProbe: () => undefined,
+      probe: new PushProbe(),
       waiters: [],
     };
     this.#inboxes.set(channel, inbox);
@@ -225,7 +214,7 @@ export class Subscriptions {
       // only calls that wait for the first subscription fail; claims that wait already continue with rechecks
       if (isUnavailableCommand(error)) for (const { reject } of inbox.waiters.splice(0)) reject(sanitizeError(error));
       // a redirected command shows the library the new node of the slot
-      await ignoreErrors(this.#publish(inbox, PROBE_PREFIX));
+      await ignoreErrors(this.#publish(inbox, SILENCE_PROBE));
       return false;
     }
     return this.#isProbeReceived(inbox, node).catch(() => false); // the next attempt shows a lasting error
@@ -233,18 +222,13 @@ export class Subscriptions {
 
   /** Publishes a probe the way of the commands: true if a subscriber was counted and the probe arrived here. */
   async #isProbeReceived(inbox: Inbox, node: string): Promise<boolean> {
-    const probe = `${PROBE_PREFIX}${++this.#probeCount}`;
-    const received = new Promise<void>((resolve) => {
-      inbox.onProbe = (message) => {
-        if (message === probe) resolve();
-      };
-    });
-    if (Number(await this.#publish(inbox, probe)) === 0) {
+    const { message, arrival } = inbox.probe.expect();
+    if (Number(await this.#publish(inbox, message)) === 0) {
       // the subscriber is on another server than the commands: a new connection finds the right one
       if (this.#adapter.resolveMaster(inbox.routingKey) === node) this.#dropSubscriber(node);
       return false;
     }
-    await received;
+    await arrival;
     return true;
   }
 
@@ -261,7 +245,7 @@ export class Subscriptions {
     if (isProbePending) return;
     state.lastProbeAt = now;
     try {
-      if (Number(await this.#publish(inbox, PROBE_PREFIX)) === 0) this.#invalidate(inbox);
+      if (Number(await this.#publish(inbox, SILENCE_PROBE)) === 0) this.#invalidate(inbox);
     } catch {
       state.lastProbeAt = 0; // the command connection failed, which says nothing about the subscriber
     }
@@ -310,7 +294,7 @@ export class Subscriptions {
     const inbox = this.#inboxes.get(channel);
     if (inbox === undefined) return;
     if (message === PING) return this.#onPing(inbox);
-    if (message.startsWith(PROBE_PREFIX)) return inbox.onProbe(message);
+    if (inbox.probe.onMessage(message)) return;
     if (inbox.unansweredPings > 0 && --inbox.unansweredPings === 0) inbox.pingTimer.set(null);
     this.#events.onPush(message, inbox.verifiedInEpoch === this.#commands.epoch);
   }

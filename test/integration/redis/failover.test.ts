@@ -264,9 +264,9 @@ describe.skipIf(unavailableReason !== null)(
         expect((await two.claim(next)).state).toBe("waiting");
         const granted = await two.waitForGrant(next);
         expect(granted.token).toBeGreaterThan(token + 15n);
-        const { floor, highestToken } = await readRunRecord(siteB.fixture.admin, siteB.fixture.prefix);
+        const { floor, tokenCeiling } = await readRunRecord(siteB.fixture.admin, siteB.fixture.prefix);
         expect(floor).toBeGreaterThan(token + 15n);
-        expect(highestToken).toBeGreaterThanOrEqual(granted.token + 2_000_000n);
+        expect(tokenCeiling).toBeGreaterThanOrEqual(granted.token + 2_000_000n);
         await two.driver.release(toReleases(next));
         const after = await two.claimHeld(makeClaim("key", { ttlMs: 500 }));
         expect(after.token).toBeGreaterThan(granted.token);
@@ -361,11 +361,11 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
     const first = makeClaim("key", { ttlMs: 500 });
     const { token } = await lockClient.claimHeld(first);
     await lockClient.driver.release(toReleases(first));
-    const { highestToken } = await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix);
+    const { tokenCeiling } = await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix);
     await siteA.server.restart();
     const two = await siteA.fixture.open(openDriver(siteA, shortGuard));
     expect((await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix)).floor, "the data was kept").toBe(
-      highestToken,
+      tokenCeiling,
     );
     const second = makeClaim("key", { ttlMs: 500 });
     expect((await two.claim(second)).state).toBe("waiting");
@@ -391,8 +391,8 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
     const lockClient = await siteA.fixture.open(openDriver(siteA, long));
     const held = makeClaim("key");
     const { token } = await lockClient.claimHeld(held);
-    const { highestToken } = await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix);
-    expect(highestToken).toBeGreaterThanOrEqual(token + 30_000_000n);
+    const { tokenCeiling } = await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix);
+    expect(tokenCeiling).toBeGreaterThanOrEqual(token + 30_000_000n);
     for (let restart = 0; restart < 3; restart++) {
       await siteA.server.restart();
       const next = await siteA.fixture.open(openDriver(siteA, long));
@@ -400,10 +400,10 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
       expect((await next.claim(makeClaim(`key ${restart}`, { wait: false }))).state).toBe("none");
       const {
         floor,
-        highestToken: after,
+        tokenCeiling: after,
         graceEndsAt,
       } = await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix);
-      expect([floor, after]).toEqual([highestToken, highestToken]);
+      expect([floor, after]).toEqual([tokenCeiling, tokenCeiling]);
       expect(graceEndsAt).toBeLessThanOrEqual(Date.now() + 60_000);
       await next.driver.close();
     }

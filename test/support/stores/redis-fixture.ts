@@ -115,7 +115,7 @@ export interface RunRecord {
   /** Tokens continue above it. */
   readonly floor: bigint;
   /** No token above it was granted. */
-  readonly highestToken: bigint;
+  readonly tokenCeiling: bigint;
 }
 
 const runRecordKey = (prefix: string, bucket: string): string => `${prefix}:3:{${bucket}}:b`;
@@ -132,7 +132,7 @@ export async function readRunRecord(admin: Redis, prefix: string, bucket = "00")
     replicationId,
     graceEndsAt: Number(graceEndsAt),
     floor: BigInt(floor ?? 0),
-    highestToken: BigInt(ceiling ?? 0),
+    tokenCeiling: BigInt(ceiling ?? 0),
   };
 }
 
@@ -140,10 +140,10 @@ export async function readRunRecord(admin: Redis, prefix: string, bucket = "00")
 export async function writeRunRecord(
   admin: Redis,
   prefix: string,
-  { replicationId, graceEndsAt = 1, floor = 0n, highestToken = 0n }: Partial<RunRecord> = {},
+  { replicationId, graceEndsAt = 1, floor = 0n, tokenCeiling = 0n }: Partial<RunRecord> = {},
   bucket = "00",
 ): Promise<void> {
-  const fields = [replicationId ?? (await replicationIdOf(admin)), graceEndsAt, floor, highestToken];
+  const fields = [replicationId ?? (await replicationIdOf(admin)), graceEndsAt, floor, tokenCeiling];
   await admin.set(runRecordKey(prefix, bucket), fields.join(" "));
 }
 
@@ -153,8 +153,8 @@ export function markLongInUse(admin: Redis, prefix: string, bucket = "00"): Prom
 }
 
 /**
- * What is found within so many milliseconds, which the facts looked at last for. Where the machine stood still meanwhile it
- * is looked for anew, under another name.
+ * What `look` finds, if it takes less than so many milliseconds: what it looks at lasts no longer. A machine that is too slow looks
+ * again, with another key.
  */
 export async function withinTime<T>(withinMs: number, look: (name: string) => Promise<T>): Promise<T> {
   for (let attempt = 1; attempt <= 10; attempt++) {

@@ -17,21 +17,14 @@ import { backoffMs } from "../../../util/backoff.ts";
 import type { Clock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { sleep, withTimeout } from "../../../util/timeout.ts";
+import { ATTEMPT_TIMEOUT_MS, MAX_BACKOFF_MS, PROBE_AFTER_MS, PushProbe } from "../../push-probe.ts";
 import type { DedicatedConnection } from "../clients/types.ts";
 import { LAYOUT_VERSION, quoteIdentifier } from "../schema.ts";
 
-/** Milliseconds that opening the connection, LISTEN, or a probe may take. */
-const ATTEMPT_TIMEOUT_MS = 2_000;
-/** Milliseconds of silence after which the connection is probed, if a claim waits. */
-const PROBE_AFTER_MS = 5_000;
-/** The longest pause between attempts, in milliseconds. */
-const MAX_BACKOFF_MS = 1_000;
 /** So many probes in a row that were sent and did not arrive, each on a connection of its own, show a pooler. */
 const LOSSES_OF_POOLER = 2;
 /** The pause after that, in milliseconds: the pooler will not change soon. */
 const UNREACHABLE_PAUSE_MS = 60_000;
-/** The driver sends notifications that begin with it, to verify the connection. */
-const PROBE_PREFIX = "?";
 
 export interface ListenerEvents {
   /** `isAnswer`: it counts as an answer, not only as a hint. */
@@ -78,8 +71,7 @@ export class Listener {
   #failureCount = 0;
   #lastHeardAt = 0;
   #isProbing = false;
-  #probeCount = 0;
-  #onProbe: (probe: string) => void = () => undefined;
+  readonly #probe = new PushProbe();
 
   constructor(context: ListenerContext, events: ListenerEvents) {
     this.#context = context;
@@ -123,9 +115,9 @@ export class Listener {
     const state = this.#state;
     if (state.kind !== "receiving" || !this.#isProbeDue) return call(null);
     this.#isProbing = true;
-    const { payload, arrival } = this.#expectProbe();
+    const { message, arrival } = this.#probe.expect();
     try {
-      const reply = await call(payload);
+      const reply = await call(message);
       void this.#closeIfLost(state.connection, this.#awaitProbe(arrival));
       return reply;
     } catch (error) {
@@ -216,34 +208,24 @@ export class Listener {
     } catch {
       return "unknown";
     }
-    return this.#probe();
+    return this.#sendProbe();
   }
 
   /** Sends a notification the way of the calls, and waits until it arrives here. */
-  async #probe(): Promise<ProbeResult> {
-    const { payload, arrival } = this.#expectProbe();
+  async #sendProbe(): Promise<ProbeResult> {
+    const { message, arrival } = this.#probe.expect();
     try {
-      await this.#context.notify(this.channel, payload);
+      await this.#context.notify(this.channel, message);
     } catch {
       return "unknown";
     }
     return this.#awaitProbe(arrival);
   }
 
-  /** The payload of a new probe, and its arrival. */
-  #expectProbe(): { readonly payload: string; readonly arrival: Promise<ProbeResult> } {
-    const payload = `${PROBE_PREFIX}${++this.#probeCount}`;
-    const arrival = new Promise<ProbeResult>((resolve) => {
-      this.#onProbe = (received) => {
-        if (received === payload) resolve("arrived");
-      };
-    });
-    return { payload, arrival };
-  }
-
   /** The probe has been sent. */
-  #awaitProbe(arrival: Promise<ProbeResult>): Promise<ProbeResult> {
-    return withTimeout(this.#context.clock, ATTEMPT_TIMEOUT_MS, arrival, () => "lost" as const);
+  #awaitProbe(arrival: Promise<void>): Promise<ProbeResult> {
+    const arrived = arrival.then((): ProbeResult => "arrived");
+    return withTimeout(this.#context.clock, ATTEMPT_TIMEOUT_MS, arrived, () => "lost" as const);
   }
 
   get #isProbeDue(): boolean {
@@ -253,7 +235,7 @@ export class Listener {
   #probeIfSilent(connection: DedicatedConnection): void {
     if (!this.#isProbeDue) return;
     this.#isProbing = true;
-    void this.#closeIfLost(connection, this.#probe());
+    void this.#closeIfLost(connection, this.#sendProbe());
   }
 
   async #closeIfLost(connection: DedicatedConnection, probe: Promise<ProbeResult>): Promise<void> {
@@ -264,7 +246,7 @@ export class Listener {
 
   #onNotification(connection: DedicatedConnection, payload: string): void {
     this.#lastHeardAt = this.#context.clock.now();
-    if (payload.startsWith(PROBE_PREFIX)) return this.#onProbe(payload);
+    if (this.#probe.onMessage(payload)) return;
     const isAnswer = this.#state.kind === "receiving" && this.#state.connection === connection;
     this.#events.onPush(payload, isAnswer);
   }
