@@ -125,8 +125,7 @@ local function writeGrant(queue, claim, position)
     put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, GRANTED_TOMBSTONE)
   end
   peekWaiting(queue, position + 1) -- whether another one waits is a part of the thin form
-  table.remove(queue.waiting, position)
-  queue.hasNewcomer = false
+  dropWaiting(queue, position)
   saveForm(queue)
   flush()
 end

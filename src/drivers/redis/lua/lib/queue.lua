@@ -1,7 +1,7 @@
 --[[ queue.lua — the queue of a key: who is admitted, who waits, and the form in which that is kept.
      needs    prelude.lua, names.lua, grace.lua, codec.lua, work.lua, claims.lua
-     defines  readClaimIn, getQueue, fits, firstExpiry, listAdmitted, isAdmitted, peekWaiting, hasWaiting, markTouched,
-              issueNumber, addAdmitted, removeAdmitted, updateLease, removeWaiting, enqueue, saveForm, saveForms
+     defines  readClaimIn, getQueue, fits, firstExpiry, listAdmitted, isAdmitted, peekWaiting, hasWaiting, dropWaiting,
+              markTouched, issueNumber, addAdmitted, removeAdmitted, updateLease, removeWaiting, enqueue, saveForm, saveForms
 
      The form is a function of the queue, and `saveForms` writes it at the end of a call for each queue that was loaded:
            no claim is admitted, none waits                      free: no field "k:<key>"
@@ -18,6 +18,11 @@
      - Numbers (tokens and arrivals) of a bucket rise, even if the clock steps back, and are issued once. ]]
 --- constants prelude.lua
 --- constants records.lua
+-- what is behind the waiting entries that are known
+local UNREAD <const> = 'unread' -- perhaps others
+local SOME <const> = 'some' -- others, one at least
+local NONE <const> = 'none'
+
 local KEY_TTL_MARGIN <const> = 1000 -- ms by which a set outlives the leases in it: the leases decide, not the expiry of Redis
 --- Counts an entry in (1) or out (-1).
 local function count(queue, entry, sign)
@@ -37,7 +42,7 @@ end
 local function loadThin(queue, record)
   local claim = parseRecord(queue.bucket, record)
   queue.stored, queue.holder = match(record, FORM), claim
-  queue.isWaitingRead = queue.stored == THIN
+  queue.behind = queue.stored == THIN and NONE or UNREAD
   claim.thinIn, claim.locks = queue, { { queue.bucket, queue.key, claim.permits, claim.limit } }
   work.claims[claim.bucket .. claim.id] = claim
   queue.isChanged = claim.isCut or claim.expires <= nowMs
@@ -106,7 +111,7 @@ end
 local function load(queue)
   local record = readField(queue.hash, queue.field)
   if not record then
-    queue.isWaitingRead = true
+    queue.behind = NONE
   elseif match(record, IS_THIN) then
     loadThin(queue, record)
   else
@@ -127,8 +132,7 @@ local function getQueue(bucket, key)
       holder = nil, -- the claim whose record is in thin form, alive or not
       -- of the admitted entries: how many, their permits, how many want to be recalled; in full form when the first ends (nil: to be read)
       count = 0, used = 0, recalling = 0, first = math.huge,
-      waiting = {}, isWaitingRead = false, -- the first waiting entries, and whether these are all
-      hasNewcomer = false, -- an entry was appended since to those that are not read
+      waiting = {}, behind = UNREAD, -- the first waiting entries, as far as they are known
       needsAdmission = false, -- a claim has left: it is among the touched queues
       -- what is written at the end: the form, and its totals, which are not those in the set
       isChanged = false, isMiscounted = false,
@@ -173,18 +177,24 @@ end
 
 --- The waiting entry at this position (1: the first), or nil.
 local function peekWaiting(queue, position)
-  while #queue.waiting < position and not queue.isWaitingRead do
+  while #queue.waiting < position and queue.behind ~= NONE do
     local from = #queue.waiting
     local wanted = from == 0 and 2 or 32
     local entries = call('ZRANGE', queue.waitingKey, from, from + wanted - 1)
     for _, entry in ipairs(entries) do queue.waiting[#queue.waiting + 1] = entry end
-    queue.isWaitingRead = #entries < wanted
+    if #entries < wanted then queue.behind = NONE end
   end
   return queue.waiting[position]
 end
 
 local function hasWaiting(queue)
-  return queue.hasNewcomer or peekWaiting(queue, 1) ~= nil
+  return queue.behind == SOME or peekWaiting(queue, 1) ~= nil
+end
+
+--- An entry waits no more, at this position if it is a known one. It may have been the one that was behind them.
+local function dropWaiting(queue, position)
+  if position then table.remove(queue.waiting, position) end
+  if queue.behind == SOME then queue.behind = UNREAD end
 end
 
 --- A claim has left this queue: others may be admitted.
@@ -288,24 +298,26 @@ end
 
 --- Removes a waiting entry, and returns how many there were.
 local function removeWaiting(queue, entry)
-  for position, known in ipairs(queue.waiting) do
+  local position
+  for index, known in ipairs(queue.waiting) do
     if known == entry then
-      table.remove(queue.waiting, position)
+      position = index
       break
     end
   end
-  queue.hasNewcomer, queue.isChanged, work.hasWritten = false, true, true
+  dropWaiting(queue, position)
+  queue.isChanged, work.hasWritten = true, true
   return call('ZREM', queue.waitingKey, entry)
 end
 
 --- Appends an entry to the waiting ones and returns its arrival.
 local function enqueue(queue, claim, entry)
-  local wasEmpty = queue.isWaitingRead and #queue.waiting == 0
+  local wasEmpty = queue.behind == NONE and #queue.waiting == 0
   local arrival = formatInt(issueNumber(queue.bucket))
   makeFirstWrite(queue.hash)
   addEntry(queue.waitingKey, math.max(DAY, 2 * claim.ttl), arrival, entry)
-  if queue.isWaitingRead then queue.waiting[#queue.waiting + 1] = entry end
-  queue.hasNewcomer, queue.isChanged = true, true
+  if queue.behind == NONE then queue.waiting[#queue.waiting + 1] = entry else queue.behind = SOME end
+  queue.isChanged = true
   return arrival, wasEmpty
 end
 

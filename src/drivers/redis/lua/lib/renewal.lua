@@ -3,6 +3,7 @@
      defines  extendLease, isInItsQueues, renewClaim, createClaim, makeClaim, finalAnswer ]]
 --- constants prelude.lua
 --- constants records.lua
+--- constants queue.lua
 
 --- Restarts the lease, unless more than seven eighths of it are left and its process was not found unreachable since.
 local function extendLease(claim)
@@ -32,8 +33,8 @@ local function isInItsQueues(claim)
       if not isAdmitted(queue, claim, lock) then return false end
     else
       if not call('ZSCORE', queue.waitingKey, formatEntry(claim, lock)) then return false end
-      if queue.isWaitingRead and #queue.waiting == 0 then -- the field of the key was deleted
-        queue.isWaitingRead, queue.isChanged = false, true
+      if queue.behind == NONE and #queue.waiting == 0 then -- the field of the key was deleted
+        queue.behind, queue.isChanged = UNREAD, true
       end
     end
   end
