@@ -21,7 +21,7 @@ import { findUnlistedRules } from "./check/restated-rules.ts";
 import { findProgramFaults, findSnippetFaults } from "./check/snippets.ts";
 import { readSourceTree } from "./check/source-tree.ts";
 import { deadSuiteRows, findMatrixProblems, testsWithoutOneSuite } from "./check/test-suites.ts";
-import { findMissingHeads, findUnusedTexts } from "./check/text-files.ts";
+import { findLongLuaFunctions, findMissingHeads, findUnusedTexts } from "./check/text-files.ts";
 import { listFiles } from "./list-files.ts";
 
 type Check = {
@@ -53,7 +53,10 @@ const CHECKS: readonly Check[] = [
   { name: "weak collections", faults: () => weakCollections(sources) },
   { name: "branches by class", faults: () => classTests(sources) },
   { name: "plain English", faults: () => proseFaults(sources) },
-  { name: "Lua, SQL and shell", faults: () => [...findMissingHeads(files), ...findUnusedTexts(files, sources)] },
+  {
+    name: "Lua, SQL and shell",
+    faults: () => [...findMissingHeads(files), ...findUnusedTexts(files, sources), ...findLongLuaFunctions(files)],
+  },
   { name: "names in Lua", faults: () => findUnlistedNames(files) },
   { name: "restated rules", faults: () => findUnlistedRules(files) },
   { name: "shell scripts", faults: () => runTool("shellcheck", ...SHELL_SCRIPTS), program: "shellcheck" },

@@ -5,7 +5,7 @@ import type { SourceTree } from "./source-tree.ts";
 import { findDeadTargets, formatLocation, isWithin, listImports, walk } from "./source-tree.ts";
 
 const MAX_FILE_LINES = 600;
-const MAX_FUNCTION_LINES = 60;
+export const MAX_FUNCTION_LINES = 60;
 /** A function inside another one, up to this length, is a part of it. */
 const MAX_PART_LINES = 10;
 

@@ -10,6 +10,13 @@ const KEYWORDS =
 const GLOBALS = "ARGV cjson ipairs math pairs pcall redis select string struct table tonumber type unpack";
 const BUILT_IN: ReadonlySet<string> = new Set(`${KEYWORDS} ${GLOBALS}`.split(" "));
 
+const OUTERMOST = /^(?:local function|local|function) (\w+(?:, \w+)*)/gm;
+const LOCAL = /\b(?:local function|local|for) (\w+(?:, \w+)*)/g;
+const PARAMETERS = /\bfunction(?: \w+)?\(([^)]*)\)/g;
+const TABLE_KEY = /([{,]\s*)\w+ = /g;
+/** Not a field. */
+const WORD = /(?<![.\w])([A-Za-z_]\w*)/g;
+
 interface LuaText {
   readonly path: string;
   readonly name: string;
@@ -88,28 +95,25 @@ function readLuaText(path: string): LuaText {
   const head = /^--\[\[.*?\]\]\n/s.exec(source)?.[0] ?? "";
   const body = source.slice(head.length);
   const code = body.replace(/--.*$| <const>/gm, "").replace(/'(?:[^'\\\n]|\\.)*'/g, "''");
-  const constants = new Set([...body.matchAll(/^local ([A-Z][A-Z\d_]*) <const>/gm)].map(([, name]) => name as string));
-  const declarations = [
-    ...code.matchAll(/^([ \t]*)(?:local (?:function )?|function |for )([\w, ]+?)(?=[ \t]*(?:[=(<\n]| in ))/gm),
-  ];
-  const inner = [...code.matchAll(/function ?[\w.]*\(([\w, .]*)\)/g)].flatMap(([, names]) => split(names));
-  const inline = [...code.matchAll(/\b(?:local|for) ([\w, ]+?)(?= (?:=|in) )/g)].flatMap(([, names]) => split(names));
-  const outermost = declarations.filter(([line, indent]) => indent === "" && !line.startsWith("for"));
-  const declared = new Set(outermost.flatMap(([, , names]) => split(names)));
-  const local = new Set([...declarations.flatMap(([, , names]) => split(names)), ...inner, ...inline]);
-  // neither a field nor a key of a table
-  const words = [...code.matchAll(/(?<![.\w])[A-Za-z_]\w*(?!\w)(?![ \t]*=[^=](?<=[{,][ \t\n]*\w+[ \t]*=.))/g)];
+  const constants = new Set(findNames(body, /^local ([A-Z][A-Z\d_]*) <const>/gm));
+  const declared = findNames(code, OUTERMOST).filter((name) => !constants.has(name));
+  const known = new Set([...BUILT_IN, ...findNames(code, LOCAL), ...findNames(code, PARAMETERS)]);
   return {
     path,
     name: basename(path),
     includes: listIncludes(path),
-    constantFiles: [...body.matchAll(/^--- constants (\S+)$/gm)].map(([, name]) => join(dirname(path), name as string)),
+    constantFiles: findNames(body, /^--- constants (\S+)$/gm).map((name) => join(dirname(path), name)),
     constants,
-    declared: new Set([...declared].filter((name) => !constants.has(name))),
-    free: new Set(words.map(([word]) => word).filter((word) => !local.has(word) && !BUILT_IN.has(word))),
+    declared: new Set(declared),
+    free: new Set(findNames(code.replace(TABLE_KEY, "$1"), WORD).filter((name) => !known.has(name))),
     needs: readList(head, "needs"),
     defines: readList(head, "defines"),
   };
+}
+
+/** What the group of the pattern has: one name, or several between commas. */
+function findNames(code: string, pattern: RegExp): string[] {
+  return [...code.matchAll(pattern)].flatMap(([, names]) => split(names as string));
 }
 
 /** A list in a head ends with its paragraph or with the next list. */
@@ -118,6 +122,6 @@ function readList(head: string, title: string): readonly string[] | null {
   return text === undefined ? null : split(text).filter((name) => name !== "nothing");
 }
 
-function split(names: string | undefined): string[] {
-  return (names ?? "").split(/[,\s]+/).filter((name) => name !== "");
+function split(names: string): string[] {
+  return names.split(/[,\s]+/).filter((name) => name !== "");
 }

@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { isTextFile, listIncludes } from "../text-modules.ts";
+import { MAX_FUNCTION_LINES } from "./code-rules.ts";
 import type { SourceTree } from "./source-tree.ts";
 import { listAllImports } from "./source-tree.ts";
 
@@ -23,6 +24,20 @@ export function findMissingHeads(paths: readonly string[]): string[] {
           : [`${path} does not begin with "${head}<what it does>"`];
       }),
   );
+}
+
+/** As in TypeScript. The functions of Lua scripts stand at the outermost level. */
+export function findLongLuaFunctions(paths: readonly string[]): string[] {
+  return paths
+    .filter((path) => path.endsWith(".lua"))
+    .flatMap((path) =>
+      [...readFileSync(path, "utf8").matchAll(/^(?:local )?function (\w+).*?^end$/gms)].flatMap(([text, name]) => {
+        const lines = text.split("\n").length;
+        return lines > MAX_FUNCTION_LINES
+          ? [`${path} function ${name}: ${lines} lines, at most ${MAX_FUNCTION_LINES}`]
+          : [];
+      }),
+    );
 }
 
 export function findUnusedTexts(paths: readonly string[], sources: SourceTree): string[] {

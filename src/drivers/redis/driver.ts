@@ -6,12 +6,12 @@
  * What sees the answer to a claim, in this order:
  *   1 connection.ts       is it in time? is it that of the database of the locks? do enough replicas have the grant (replica-acks.ts)?
  *   2 command-batches.ts  gives the pushes of its reply to #onPush(), then each call its own answer
- *   3 claim-calls.ts      if it is late, and the claim was released meanwhile: releases it again; the engine has asked again
+ *   3 claim-calls.ts      if it is late, and the claim was released meanwhile: releases it again
  *   4 DataLossGuard       does it show that the server has lost data?
  *   5 lost-releases.ts    after a break: a waiting claim rechecks early
  * Answers to renewals pass 1, 4 and 5. Pushes come with a reply or from subscriptions.ts; lost-releases.ts takes those about released
- * claims. A break of the connection is a change of `connection.epoch`: before it nothing is repeated, and after it no push
- * counts as an answer until its inbox is verified.
+ * claims. A break of the connection is a change of `connection.epoch`: a release that was under way fails, since the client library may
+ * have sent it twice, and no push counts as an answer until its inbox is verified in the new epoch.
  */
 
 import type {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { parseSource } from "../../../scripts/check/source-tree.ts";
-import { findMissingHeads, findUnusedTexts } from "../../../scripts/check/text-files.ts";
+import { findLongLuaFunctions, findMissingHeads, findUnusedTexts } from "../../../scripts/check/text-files.ts";
 import { isTextFile, readText, renderTextModule } from "../../../scripts/text-modules.ts";
 import WATCHDOG from "../../../src/cli/commands/run/watchdog.sh";
 import TURN from "../../../src/drivers/redis/lua/turn.lua";
@@ -115,6 +115,15 @@ test("a head is missing, or is that of another file", () => {
     `${wrong[1]} does not begin with "--[[ other.lua — <what it does>"`,
     `${wrong[0]} does not begin with "/* no-head.sql — <what it does>"`,
   ]);
+});
+
+test("a function of a Lua script has at most 60 lines", () => {
+  const body = (lines: number): string => "  call('TIME')\n".repeat(lines);
+  const path = write(
+    "long.lua",
+    `--[[ long.lua — a. ]]\nlocal function long()\n${body(59)}end\nlocal function short()\n${body(58)}end\n`,
+  );
+  expect(findLongLuaFunctions([path])).toEqual([`${path} function long: 61 lines, at most 60`]);
 });
 
 test("a text is imported, or included by one that is", () => {
