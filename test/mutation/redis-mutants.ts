@@ -337,13 +337,6 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/redis/turns.test.ts",
   },
   {
-    name: "on Redis, an item that is executed again with what the failed execution has changed",
-    file: "src/drivers/redis/lua/lib/work.lua",
-    find: "work, hasFailed = newWork(), true",
-    replace: "hasFailed = true",
-    tests: "test/integration/redis/turns.test.ts",
-  },
-  {
     name: "on Redis, a contended claim that is repeated and waits behind itself",
     file: "src/drivers/redis/lua/lib/wait_behind.lua",
     find: "local isKnown, count = { [holderId] = true }, 0",
