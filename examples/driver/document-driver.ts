@@ -1,12 +1,15 @@
 // A driver of one's own: locks in one document of a store that can change a document atomically (a row with a version,
 // an object with an ETag, a transaction). docs/write-a-driver.md shows this file as it stands.
 
-import type { Answer, Claim, ClaimView, Driver, LockSpec, Traits } from "holdfast/driver";
+import type { Answer, Claim, ClaimView, Driver, ListOptions, LockSpec, Page, Traits } from "holdfast/driver";
 import { acceptsFloor, countAdmitted, nextToken, publicTag, StoreRefusedError } from "holdfast/driver";
 
 /** What the driver needs of its store. */
 export interface DocumentStore {
-  /** Runs `work` on the document and keeps what it made of it; nobody else changes it meanwhile. The time is the store's. */
+  /**
+   * Runs `work` on the document and keeps what it made of it; nobody else changes it meanwhile. The time is the store's, and
+   * at most MAX_CHANGE_MS old when the change is kept.
+   */
   change<T>(work: (document: LockDocument, nowMs: number) => T): Promise<T>;
 }
 
@@ -17,7 +20,7 @@ export interface LockDocument {
   readonly tombstones: Map<string, number>;
 }
 
-interface QueueEntry extends LockSpec {
+export interface QueueEntry extends LockSpec {
   readonly claim: Omit<Claim, "locks" | "floor">;
   readonly floor: string;
   readonly enqueuedAt: number;
@@ -26,10 +29,13 @@ interface QueueEntry extends LockSpec {
   token: number;
 }
 
+/** A change that takes longer is refused, so that its time is not older than a token that has been forgotten. */
+export const MAX_CHANGE_MS = 1_000;
+
 /** This store cannot speak first, so whoever waits asks again. */
 const RECHECK_MS = 10;
 
-const TRAITS: Traits = {
+export const TRAITS: Traits = {
   lease: { claim: true },
   manyKeys: false, // the core then takes several keys one by one, in key order
   permits: "any",
@@ -84,14 +90,11 @@ export function documentDriver(store: DocumentStore): Driver {
         return () => there;
       }),
 
-    list: ({ prefix, key }, { max, after }) =>
+    list: ({ prefix, key }, options) =>
       change(({ queues }, now) => () => {
         const keys = key !== undefined ? [key] : [...queues.keys()].filter((one) => one.startsWith(prefix)).sort();
         const views = keys.flatMap((key) => (queues.get(key)?.entries ?? []).map((entry) => toView(entry, now)));
-        const start = views.findIndex(({ tag }) => tag === after) + 1; // 0 without a cursor
-        const items = views.slice(start, start + max);
-        const next = views.length > start + max ? items.at(-1)?.tag : undefined;
-        return next === undefined ? { items } : { items, next };
+        return toPage(views, options);
       }),
   };
 }
@@ -101,7 +104,7 @@ function removeExpired({ queues, tombstones }: LockDocument, now: number): void 
   for (const [key, queue] of queues) {
     queue.entries = queue.entries.filter((entry) => entry.expiresAt > now);
     // a clock that has passed the last token gives higher ones by itself
-    if (queue.entries.length === 0 && queue.lastToken < now * 1_000) queues.delete(key);
+    if (queue.entries.length === 0 && queue.lastToken < (now - MAX_CHANGE_MS) * 1_000) queues.delete(key);
   }
 }
 
@@ -143,6 +146,13 @@ function toAnswer({ claim, expiresAt, token }: QueueEntry, now: number): Answer 
   const remainingMs = expiresAt - now;
   if (token === 0) return { state: "waiting", remainingMs, recheckMs: RECHECK_MS };
   return { state: "held", token: BigInt(token), tokenCount: claim.tokenCount, remainingMs };
+}
+
+export function toPage(views: readonly ClaimView[], { max, after }: ListOptions): Page<ClaimView> {
+  const start = views.findIndex(({ tag }) => tag === after) + 1; // 0 without a cursor
+  const items = views.slice(start, start + max);
+  const next = views.length > start + max ? items.at(-1)?.tag : undefined;
+  return next === undefined ? { items } : { items, next };
 }
 
 /** What tools see: the public tag instead of the id, which is a secret. */

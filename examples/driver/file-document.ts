@@ -12,10 +12,7 @@ export function fileDocument(path: string): DocumentStore {
         const document = await readDocument(path);
         // it does not step while the process lives, as Date.now() may
         const result = work(document, Math.floor(performance.timeOrigin + performance.now()));
-        await writeFile(
-          `${path}.new`,
-          JSON.stringify({ queues: [...document.queues], tombstones: [...document.tombstones] }),
-        );
+        await writeFile(`${path}.new`, formatDocument(document));
         await rename(`${path}.new`, path);
         return result;
       });
@@ -27,10 +24,19 @@ export function fileDocument(path: string): DocumentStore {
 
 async function readDocument(path: string): Promise<LockDocument> {
   try {
-    const { queues, tombstones } = JSON.parse(await readFile(path, "utf8")) as Record<"queues" | "tombstones", never>;
-    return { queues: new Map(queues), tombstones: new Map(tombstones) };
+    return parseDocument(await readFile(path, "utf8"));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    return { queues: new Map(), tombstones: new Map() };
+    return parseDocument(null);
   }
+}
+
+/** null: there is none yet. */
+export function parseDocument(text: string | null): LockDocument {
+  const { queues, tombstones } = JSON.parse(text ?? '{"queues":[],"tombstones":[]}');
+  return { queues: new Map(queues), tombstones: new Map(tombstones) };
+}
+
+export function formatDocument({ queues, tombstones }: LockDocument): string {
+  return JSON.stringify({ queues: [...queues], tombstones: [...tombstones] });
 }

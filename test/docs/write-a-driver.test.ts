@@ -5,9 +5,8 @@ import { readFileSync } from "node:fs";
 import { test } from "vitest";
 
 const PAGE = readFileSync("docs/write-a-driver.md", "utf8");
-const CODE_BLOCKS = [...PAGE.matchAll(/^<!-- from (\S+) -->\n```ts\n([\s\S]*?)\n```$/gm)].map(
-  ([, path = "", code = ""]) => [path, code] as const,
-);
+const CODE_BLOCKS = listBlocks("from");
+const PARTS = listBlocks("part of");
 
 test("the page shows the driver and its test", () => {
   assert.deepEqual(
@@ -19,6 +18,23 @@ test("the page shows the driver and its test", () => {
 test.each(CODE_BLOCKS)("%s is on the page unchanged", (path, code) => {
   assert.equal(code, normalizeSource(readFileSync(path, "utf8")));
 });
+
+test("the page shows two parts of the driver that pushes", () => {
+  assert.deepEqual(
+    PARTS.map(([path]) => path),
+    ["examples/driver/pushing-driver.ts", "examples/driver/pushing-driver.ts"],
+  );
+});
+
+test.each(PARTS)("a part of %s is on the page unchanged", (path, code) => {
+  const source = readFileSync(path, "utf8");
+  for (const piece of code.split(/\n\n(?=\/\*\*)/)) assert.ok(source.includes(`\n${piece}\n`), piece);
+});
+
+function listBlocks(relation: string): (readonly [path: string, code: string])[] {
+  const blocks = PAGE.matchAll(new RegExp(`^<!-- ${relation} (\\S+) -->\n\`\`\`ts\n([\\s\\S]*?)\n\`\`\`$`, "gm"));
+  return [...blocks].map(([, path = "", code = ""]) => [path, code] as const);
+}
 
 /** Without the parts that apply only in this tree: imports by path, and remarks on them. */
 function normalizeSource(source: string): string {
