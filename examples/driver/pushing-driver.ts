@@ -50,7 +50,7 @@ export function pushingDriver(url: string): Driver {
     async open(events) {
       connections = await connect(url, events, (tag) => {
         const id = waiting.get(tag);
-        if (id !== undefined) events.changed(id);
+        if (id !== undefined) events.recheck(id);
       });
       return { ...TRAITS, durability: "process" }; // a Redis need not keep anything across a restart
     },

@@ -49,10 +49,10 @@ async function openDriver(port: number): Promise<OpenDriver> {
   const events: string[] = [];
   const refuse = (name: string) => (): null => assert.fail(`${name}() is not for this driver`);
   await driver.open({
-    changed: (id) => void events.push(`changed ${id}`),
+    recheck: (id) => void events.push(`recheck ${id}`),
     disconnected: () => void events.push("disconnected"),
     reconnected: () => void events.push("reconnected"),
-    answered: refuse("answered"),
+    pushed: refuse("pushed"),
     recalled: refuse("recalled"),
     heldTokens: refuse("heldTokens"),
   });
@@ -85,7 +85,7 @@ test("a grant that was missed during a break is asked for, and the next one is p
   const first = await claimInTurn("first", holder, waiter);
   await first.release();
   await until(() => waiter.events.length > 0, { within: 5_000, what: "the push" });
-  assert.deepEqual(waiter.events.splice(0), [`changed ${first.waiting.id}`]);
+  assert.deepEqual(waiter.events.splice(0), [`recheck ${first.waiting.id}`]);
 
   const second = await claimInTurn("second", holder, waiter);
   proxy.refuseConnections(true);
@@ -103,7 +103,7 @@ test("a grant that was missed during a break is asked for, and the next one is p
   const third = await claimInTurn("third", holder, waiter);
   await third.release();
   await until(() => waiter.events.length > 0, { within: 5_000, what: "the push after the break" });
-  assert.deepEqual(waiter.events, [`changed ${third.waiting.id}`]);
+  assert.deepEqual(waiter.events, [`recheck ${third.waiting.id}`]);
   assert.deepEqual(holder.events, []);
 });
 
