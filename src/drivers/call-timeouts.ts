@@ -6,12 +6,12 @@ import { runAfterReading } from "../util/run-after-reading.ts";
 /** A timer that fires later than this shows that the process had no time to run, or to read. */
 const MAX_TIMER_DELAY_MS = 100;
 
-/** A call, in a list in the order of the deadlines. */
-class PendingCall {
+/** When a call times out, in a list in this order. */
+class Deadline {
   readonly dueAt: number;
   readonly onTimeout: () => void;
-  previous: PendingCall | null = null;
-  next: PendingCall | null = null;
+  previous: Deadline | null = null;
+  next: Deadline | null = null;
   isPending = true;
 
   constructor(dueAt: number, onTimeout: () => void) {
@@ -30,8 +30,8 @@ export class CallTimeouts {
    * In the order of their deadlines, since all have the same timeout. Not a Set: the old tables of one that changes all the
    * time would keep the calls for long (see SlotMap).
    */
-  #first: PendingCall | null = null;
-  #last: PendingCall | null = null;
+  #first: Deadline | null = null;
+  #last: Deadline | null = null;
 
   /** @param driverName begins the messages */
   constructor(clock: Clock, timeoutMs: number, driverName: string) {
@@ -46,7 +46,7 @@ export class CallTimeouts {
    * called before. `now`: if the caller has read the clock.
    */
   start(onTimeout: () => void, now: number = this.#clock.now()): () => boolean {
-    const pending = new PendingCall(now + this.timeoutMs, onTimeout);
+    const pending = new Deadline(now + this.timeoutMs, onTimeout);
     if (this.#last === null) {
       this.#first = pending;
       this.#timer.set(pending.dueAt);
@@ -93,7 +93,7 @@ export class CallTimeouts {
   }
 
   /** Returns whether it was pending. */
-  #remove(pending: PendingCall): boolean {
+  #remove(pending: Deadline): boolean {
     if (!pending.isPending) return false;
     const { previous, next } = pending;
     if (previous === null) this.#first = next;

@@ -1,6 +1,6 @@
 /** Watches how the calls for one bucket take connections of a pool. */
 
-import { REMOTE_ALONE_MS } from "../../../src/drivers/sql/bucket-schedule.ts";
+import { REMOTE_ALONE_MS } from "../../../src/drivers/sql/call-scheduler.ts";
 
 /** Timers and this clock may differ by a millisecond. */
 const TOLERANCE_MS = 1;

@@ -5,7 +5,8 @@
  * Settings that change what a function does are set by the function itself (migration.ts, lock_buckets.sql), or it refuses them (HF001).
  */
 
-import type { CallConnection, Calls } from "../calls.ts";
+import type { CallConnection } from "../call.ts";
+import type { Calls } from "../calls.ts";
 import { insertPostgresValues } from "../clients/postgres-protocol.ts";
 import type { SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
 import { READ_ONLY, readErrorCode, WRONG_SETTING } from "./errors.ts";

@@ -1,12 +1,12 @@
 /** The dialect of SQLite: a transaction of this process for each verb, in one file that the processes of one machine use. Its clock is in clock.ts. */
 
 import { StoreRefusedError } from "../../../errors.ts";
-import type { Check, ClaimId } from "../../../spi/driver.ts";
+import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
-import type { CallKind } from "../bucket-schedule.ts";
+import type { CallKind } from "../call-kinds.ts";
 import { loadSqliteDatabase } from "../clients/load-sqlite.ts";
 import { adaptSqliteDatabase } from "../clients/sqlite.ts";
 import type { SqliteDatabase } from "../clients/types.ts";
@@ -25,6 +25,8 @@ import type {
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { BUCKET_COUNT, DEFAULT_PREFIX, explainLayout, SQLITE_LAYOUT_VERSION, toName } from "../schema.ts";
+import type { UnsentCall } from "../unsent-claims.ts";
+import { UnsentClaims } from "../unsent-claims.ts";
 import { DatabaseFile, ensureDatabaseFile } from "./database-file.ts";
 import { diagnose } from "./diagnostics.ts";
 import { explainSqliteError, isMissingTable } from "./errors.ts";
@@ -73,12 +75,6 @@ interface OpenDatabase {
   readonly identity: IdentityCheck | null;
 }
 
-interface PendingClaim {
-  readonly replies: Promise<readonly string[]>;
-  /** It was released meanwhile. */
-  isWithdrawn: boolean;
-}
-
 class SqliteSession implements DialectSession {
   readonly hasPush = false;
   readonly pushesRecalls = false;
@@ -90,10 +86,7 @@ class SqliteSession implements DialectSession {
   readonly #inbox = randomId();
   #open!: OpenDatabase;
   #reopening: Promise<void> | null = null;
-  /** The `claim` calls that have not run yet. */
-  readonly #pendingClaims = new Map<ClaimId, PendingClaim>();
-  /** Claims with a `claim` call that failed, until they are released. */
-  readonly #uncertainClaims = new Set<ClaimId>();
+  readonly #unsentClaims = new UnsentClaims<readonly string[]>();
   #isClosed = false;
 
   constructor(source: DatabaseSource, options: SqliteOptions, events: DialectEvents) {
@@ -108,27 +101,23 @@ class SqliteSession implements DialectSession {
   }
 
   async claim(row: ClaimRow): Promise<string> {
-    // a repeated call gets the answer of the one that has not run yet
-    const pending = this.#pendingClaims.get(row.id) ?? this.#startClaim(row);
-    return (await pending.replies)[0] as string;
+    const [reply] = await this.#unsentClaims.claim(row.id, (onSent) => this.#startClaim(row, onSent));
+    return reply as string;
   }
 
-  #startClaim(row: ClaimRow): PendingClaim {
-    const { id } = row;
+  #startClaim(row: ClaimRow, onSent: () => void): UnsentCall<readonly string[]> {
+    let isWithdrawn = false;
     const claim = ({ routines }: OpenDatabase, pushes: Pushes): readonly ClaimReply[] => {
-      if (pending.isWithdrawn) return [{ reply: "n" }];
-      this.#pendingClaims.delete(id);
+      if (isWithdrawn) return [{ reply: "n" }];
+      onSent();
       return [routines.claim(row, pushes)];
     };
-    const replies = this.#writeReplies([id], "claim", claim, row.bucket);
-    const pending: PendingClaim = { replies, isWithdrawn: false };
-    this.#pendingClaims.set(id, pending);
-    replies.catch(() => {
-      if (this.#pendingClaims.get(id) === pending) this.#pendingClaims.delete(id);
-      // an error of the commit does not tell whether it has taken place
-      this.#uncertainClaims.add(id);
-    });
-    return pending;
+    return {
+      result: this.#writeReplies([row.id], "claim", claim, row.bucket),
+      withdraw() {
+        isWithdrawn = true;
+      },
+    };
   }
 
   renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
@@ -145,24 +134,8 @@ class SqliteSession implements DialectSession {
     return replies.map((reply) => reply ?? (written[next++] as string));
   }
 
-  /** Claims whose `claim` call has not run yet are withdrawn: a program that gives up thousands of them writes nothing for these. */
-  async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
-    const written = rows.filter(({ id }) => !this.#withdraw(id));
-    if (written.length === rows.length) return this.#release(rows);
-    if (written.length === 0) return { flags: rows.map(() => false), pushes: [] };
-    const { flags, pushes } = await this.#release(written);
-    const flagById = new Map(written.map(({ id }, index) => [id, flags[index] as boolean]));
-    return { flags: rows.map(({ id }) => flagById.get(id) ?? false), pushes };
-  }
-
-  /** Was no `claim` call of it carried out? */
-  #withdraw(id: ClaimId): boolean {
-    const pending = this.#pendingClaims.get(id);
-    const isUncertain = this.#uncertainClaims.delete(id);
-    if (pending === undefined) return false;
-    pending.isWithdrawn = true;
-    this.#pendingClaims.delete(id);
-    return !isUncertain;
+  release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
+    return this.#unsentClaims.release(rows, (sentRows) => this.#release(sentRows));
   }
 
   async #release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {

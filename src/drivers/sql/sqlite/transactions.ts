@@ -6,15 +6,15 @@
  * ones before it did, and none is answered before the commit.
  *
  * The kinds of calls alternate, also from one transaction to the next: so no lease ends behind claims or releases of its own process,
- * and renewals keep no claim waiting (bucket-schedule.ts). So do the buckets of claims: a flood of claims of one key keeps no claim of another key waiting.
+ * and renewals keep no claim waiting (call-kinds.ts). So do the buckets of claims: a flood of claims of one key keeps no claim of another key waiting.
  *
  * A transaction of releases only is not flushed: if a loss of power undoes them, the leases end. One that turns out to grant
  * something is rolled back and repeated with a flush, so no grant can be seen that a loss of power would undo.
  */
 
 import type { Clock, Timer } from "../../../util/clock.ts";
-import type { CallKind } from "../bucket-schedule.ts";
-import { listKindsAfter } from "../bucket-schedule.ts";
+import type { CallKind } from "../call-kinds.ts";
+import { listKindsAfter } from "../call-kinds.ts";
 import type { SqliteDatabase, SqliteStatement } from "../clients/types.ts";
 
 /** Bounds of the delay until a busy database is asked again, in milliseconds. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { CallKind } from "../../../../src/drivers/sql/bucket-schedule.ts";
-import { NEARBY_ALONE_MS, REMOTE_ALONE_MS } from "../../../../src/drivers/sql/bucket-schedule.ts";
+import type { CallKind } from "../../../../src/drivers/sql/call-kinds.ts";
+import { NEARBY_ALONE_MS, REMOTE_ALONE_MS } from "../../../../src/drivers/sql/call-scheduler.ts";
 import { Calls } from "../../../../src/drivers/sql/calls.ts";
 import type { SqlClient, SqlConnection, SqlResult } from "../../../../src/drivers/sql/clients/types.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";

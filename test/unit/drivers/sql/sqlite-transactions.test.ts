@@ -2,7 +2,7 @@
 
 import Database from "libsql";
 import { expect, test } from "vitest";
-import type { CallKind } from "../../../../src/drivers/sql/bucket-schedule.ts";
+import type { CallKind } from "../../../../src/drivers/sql/call-kinds.ts";
 import { adaptSqliteDatabase } from "../../../../src/drivers/sql/clients/sqlite.ts";
 import { Transactions } from "../../../../src/drivers/sql/sqlite/transactions.ts";
 import { systemClock } from "../../../../src/util/clock.ts";
