@@ -153,7 +153,10 @@ const IMPORT_TABLE: readonly ImportRow[] = [
       ...SHARED,
     ],
   },
-  { files: ["src/optimistic/"], may: ["src/drivers/sql/clients/types.ts", "src/fencing/handles.ts", ...SHARED] },
+  {
+    files: ["src/optimistic/"],
+    may: ["src/drivers/sql/clients/types.ts", "src/fencing/handles.ts", "src/fencing/database-errors.ts", ...SHARED],
+  },
   // Middleware uses the library as its users do, and shares its module with them.
   {
     files: ["src/middleware/"],

@@ -15,6 +15,20 @@ export function returnsRows(text: string): boolean {
   return /^\s*(?:select|with|values|pragma)\b|\breturning\b/i.test(text);
 }
 
+/** Of a statement that returns rows: a write returns each row that it has changed. */
+export function toReturnedRows(text: string, rows: readonly SqlRow[]): SqlResult {
+  return { rows, affectedCount: isWrite(text) ? rows.length : 0 };
+}
+
+export function isWrite(text: string): boolean {
+  return /^\s*(?:insert|update|delete)\b/i.test(text);
+}
+
+/** Libraries take bytes as a Buffer. */
+export function toBuffer(value: SqlValue): unknown {
+  return value instanceof Uint8Array ? Buffer.from(value) : value;
+}
+
 /** Of pg, postgres.js, mysql2, mariadb, or of a library for SQLite, each as it comes from the library. */
 export function toSqlResult(result: unknown): SqlResult {
   if (typeof result === "number" || typeof result === "bigint") return { rows: [], affectedCount: Number(result) };

@@ -16,7 +16,8 @@
 import type { LockGrant } from "../client/lock.ts";
 import { adaptSqliteDatabase } from "../drivers/sql/clients/sqlite.ts";
 import type { SqliteDatabase } from "../drivers/sql/clients/types.ts";
-import { createStaleLockError, listDetails, toFenceError } from "./errors.ts";
+import { listDetails } from "./database-errors.ts";
+import { createNoTransactionError, createStaleLockError, toFenceError } from "./errors.ts";
 import { toSqlHandle } from "./handles.ts";
 import { querySqlite } from "./libraries.ts";
 import type { FencedLock } from "./locks.ts";
@@ -32,9 +33,6 @@ import type { FenceStep, FenceVerdict, SqlHandle } from "./types.ts";
 /** The longest time-out of PostgreSQL, 24 days: a lease may be longer. */
 const MAX_IDLE_MS = 2 ** 31 - 1;
 
-const NO_TRANSACTION =
-  "tx must be inside a transaction: begin one, wait until it has begun, and pass the handle on which it runs";
-
 /**
  * The first statement of a transaction that must not commit if the lock was lost. Once a later holder has fenced, this
  * rejects; and the next holder's fence waits until this transaction has ended.
@@ -48,13 +46,13 @@ export async function fence(tx: unknown, lock: FencedLock, options: FenceOptions
   validateFenceOptions(options);
   const handle = toSqlHandle(tx, options.dialect);
   const grants = readGrants(lock);
-  if (handle.isInTransaction() === false) throw new TypeError(NO_TRANSACTION);
+  if (handle.isInTransaction() === false) throw createNoTransactionError();
   if (options.idleTimeout !== false) handle.expectEndOfSession?.();
   const run = { postgres: fencePostgres, mysql: fenceMysql, sqlite: fenceSqlite }[handle.dialect];
   for (const grant of grants) {
     const step = toStep(handle.dialect, grant, lock, options);
     const verdict = await run(handle, step).catch((error: unknown) => {
-      throw toFenceError(error, [grant.key], step.table);
+      throw toFenceError(error, handle.dialect, [grant.key], step.table);
     });
     requireAccepted(verdict, grant);
   }
@@ -77,7 +75,7 @@ export function fenceSync(db: unknown, lock: FencedLock, options: FenceOptions =
     try {
       verdict = querySqlite(database, text, values).rows.length > 0 ? "accepted" : "stale";
     } catch (error) {
-      throw toFenceError(error, [grant.key], step.table);
+      throw toFenceError(error, "sqlite", [grant.key], step.table);
     }
     requireAccepted(verdict, grant);
   }
@@ -122,7 +120,7 @@ function requireSqliteTransaction(database: SqliteDatabase): void {
     throw error;
   }
   database.exec("rollback");
-  throw new TypeError(NO_TRANSACTION);
+  throw createNoTransactionError();
 }
 
 function isNestedError(error: unknown): boolean {
@@ -144,6 +142,6 @@ function toStep(
 }
 
 function requireAccepted(verdict: FenceVerdict, { key, token }: LockGrant): void {
-  if (verdict === "noTransaction") throw new TypeError(NO_TRANSACTION);
+  if (verdict === "noTransaction") throw createNoTransactionError();
   if (verdict === "stale") throw createStaleLockError(key, token);
 }

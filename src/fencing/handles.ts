@@ -9,6 +9,12 @@ import type { SqlDialect, SqlHandle } from "./types.ts";
 
 export type { SqlDialect, SqlHandle } from "./types.ts";
 
+const DIALECTS: readonly unknown[] = ["postgres", "mysql", "sqlite"];
+
+/** The rule of an option `dialect`. */
+export const dialectRule = (value: unknown): string | null =>
+  DIALECTS.includes(value) ? null : '"postgres", "mysql" or "sqlite"';
+
 const ACCEPTED =
   "a transaction or a connection of pg, postgres, mysql2, mariadb, node:sqlite, libsql, better-sqlite3, bun:sqlite, Kysely, Drizzle, Knex, Prisma or TypeORM";
 

@@ -8,7 +8,7 @@ import { insertPostgresValues } from "../drivers/sql/clients/postgres-protocol.t
 import { adaptSqliteDatabase } from "../drivers/sql/clients/sqlite.ts";
 import type { SqliteDatabase, SqlResult, SqlValue } from "../drivers/sql/clients/types.ts";
 import type { AdaptedHandle } from "./adapting.ts";
-import { returnsRows, toSqlResult } from "./adapting.ts";
+import { isWrite, returnsRows, toBuffer, toReturnedRows, toSqlResult } from "./adapting.ts";
 
 type Query = (statement: unknown, values?: unknown) => unknown;
 
@@ -82,14 +82,10 @@ function adaptMysql(
     library,
     async query(text, values = []) {
       const query: Query = (...args) => call(connection, "query", ...args);
-      return toSqlResult(await send(query, text, values.map(toMysqlValue)));
+      return toSqlResult(await send(query, text, values.map(toBuffer)));
     },
     isInTransaction: () => (isPool ? false : null),
   };
-}
-
-function toMysqlValue(value: SqlValue): unknown {
-  return value instanceof Uint8Array ? Buffer.from(value) : value;
 }
 
 function adaptSqlite(database: SqliteDatabase): AdaptedHandle {
@@ -99,13 +95,11 @@ function adaptSqlite(database: SqliteDatabase): AdaptedHandle {
     async query(text, values = []) {
       const run = (): SqlResult => querySqlite(database, text, values);
       const isAlone = database.library === "libsql" && database.isInTransaction() === false;
-      return isAlone && WRITE.test(text) ? commitLibsqlWrite(database, run) : run();
+      return isAlone && isWrite(text) ? commitLibsqlWrite(database, run) : run();
     },
     isInTransaction: () => database.isInTransaction(),
   };
 }
-
-const WRITE = /^\s*(?:insert|update|delete)\b/i;
 
 /**
  * After a prepared statement of libsql 0.5 has found the database locked, later writes outside of a transaction succeed but
@@ -127,8 +121,7 @@ function commitLibsqlWrite(database: SqliteDatabase, write: () => SqlResult): Sq
 export function querySqlite(database: SqliteDatabase, text: string, values: readonly SqlValue[]): SqlResult {
   const statement = database.prepare(text);
   if (!returnsRows(text)) return { rows: [], affectedCount: statement.run(...values) };
-  const rows = statement.all(...values);
-  return { rows, affectedCount: WRITE.test(text) ? rows.length : 0 };
+  return toReturnedRows(text, statement.all(...values));
 }
 
 function call(members: Members, method: string, ...args: readonly unknown[]): unknown {

@@ -6,7 +6,7 @@
 import { areReadable, createUnreadableError } from "../drivers/sql/clients/mysql-protocol.ts";
 import type { SqlRow } from "../drivers/sql/clients/types.ts";
 import { toSqlHandle } from "./handles.ts";
-import { SHARED_ROWS } from "./table.ts";
+import { SHARED_ROWS, toHex } from "./table.ts";
 import type { FenceStep, FenceVerdict, SqlHandle } from "./types.ts";
 
 const MS_PER_SECOND = 1_000;
@@ -21,8 +21,8 @@ export async function fenceMysql(handle: SqlHandle, step: FenceStep): Promise<Fe
   // not known on MySQL
   if (row.active === "0") return "noTransaction";
   if (BigInt(row.token as string) > step.token) return "stale";
-  const isAccepted = step.isExclusive ? await hasNoNewerShared(handle, step, row) : await raiseShared(handle, step);
-  if (!isAccepted) return "stale";
+  if (!step.isExclusive) await raiseShared(handle, step);
+  else if (!(await hasNoNewerShared(handle, step, row))) return "stale";
   if (step.idleMs > 0 && row.current !== undefined) await setIdleTimeout(handle, step, row);
   return "accepted";
 }
@@ -59,14 +59,13 @@ async function hasNoNewerShared(handle: SqlHandle, step: FenceStep, { shared }: 
   return rows.length === 0;
 }
 
-async function raiseShared(handle: SqlHandle, step: FenceStep): Promise<true> {
+async function raiseShared(handle: SqlHandle, step: FenceStep): Promise<void> {
   await handle.query(
     `insert into ${step.table} (lock_key, slot, token, has_shared)
      values (unhex(?), 1 + mod(connection_id(), ${SHARED_ROWS}), cast(? as signed), 0)
      on duplicate key update token = greatest(token, values(token))`,
     [toHex(step.key), String(step.token)],
   );
-  return true;
 }
 
 async function readFirstRow(handle: SqlHandle, step: FenceStep, lock: string): Promise<SqlRow> {
@@ -116,8 +115,4 @@ export async function restoreIdleTimeout(connection: unknown): Promise<void> {
        @@session.idle_write_transaction_timeout
      ) as unsigned), */ @holdfast_idle_set = null`,
   );
-}
-
-function toHex(key: string): string {
-  return Buffer.from(key).toString("hex");
 }

@@ -3,6 +3,7 @@
 import { prefixRule } from "../drivers/sql/schema.ts";
 import type { OptionRules } from "../util/validate.ts";
 import { booleanRule, validateOptions } from "../util/validate.ts";
+import { dialectRule } from "./handles.ts";
 import type { SqlDialect } from "./types.ts";
 
 /** Where the table is. Every program that fences the same data must use the same table. */
@@ -25,8 +26,6 @@ export interface FenceOptions extends TableOptions {
   readonly idleTimeout?: boolean;
 }
 
-const DIALECTS: readonly unknown[] = ["postgres", "mysql", "sqlite"];
-
 const schemaRule = (value: unknown): string | null =>
   typeof value === "string" && /^[^\0?$]{1,63}$/.test(value)
     ? null
@@ -36,7 +35,7 @@ const TABLE_RULES: OptionRules<TableOptions> = { prefix: prefixRule, schema: sch
 
 const FENCE_RULES: OptionRules<FenceOptions> = {
   ...TABLE_RULES,
-  dialect: (value) => (DIALECTS.includes(value) ? null : '"postgres", "mysql" or "sqlite"'),
+  dialect: dialectRule,
   idleTimeout: booleanRule,
 };
 

@@ -1,7 +1,7 @@
 /** The fence on PostgreSQL. One trip for an exclusive lock on a key that had no readers, two otherwise. */
 
 import type { SqlRow } from "../drivers/sql/clients/types.ts";
-import { SHARED_ROWS } from "./table.ts";
+import { SHARED_ROWS, toHex } from "./table.ts";
 import type { FenceStep, FenceVerdict, SqlHandle } from "./types.ts";
 
 /** The row of this connection. Behind a pooler it is that of the server's connection, which no other transaction has. */
@@ -100,8 +100,4 @@ async function isInTransaction(handle: SqlHandle, { token }: FenceStep): Promise
   if (known !== null) return known;
   const { rows } = await handle.query("select current_setting('holdfast.fence', true) as mark");
   return rows[0]?.mark === String(token);
-}
-
-function toHex(key: string): string {
-  return Buffer.from(key).toString("hex");
 }

@@ -5,9 +5,9 @@ import { ignoreErrors } from "../drivers/sql/clients/emitter.ts";
 import type { Members } from "../drivers/sql/clients/members.ts";
 import { hasMethods, readMembers } from "../drivers/sql/clients/members.ts";
 import { insertPostgresValues } from "../drivers/sql/clients/postgres-protocol.ts";
-import type { SqlResult, SqlValue } from "../drivers/sql/clients/types.ts";
+import type { SqlResult } from "../drivers/sql/clients/types.ts";
 import type { AdaptedHandle } from "./adapting.ts";
-import { replaceParameters, returnsRows, toLiteral, toSqlResult } from "./adapting.ts";
+import { replaceParameters, returnsRows, toBuffer, toLiteral, toReturnedRows, toSqlResult } from "./adapting.ts";
 import type { SqlDialect } from "./types.ts";
 
 /** null: it is none of these. `dialect` is used where the handle does not show its own. */
@@ -66,7 +66,7 @@ function adaptDrizzle(database: Members, given: SqlDialect | undefined): Adapted
       if (dialect !== "sqlite") return toSqlResult(await (database.execute as RawQuery).call(database, literal));
       if (!returnsRows(text)) return toSqlResult(await (database.run as RawQuery).call(database, literal));
       const { rows } = toSqlResult(await (database.all as RawQuery).call(database, literal));
-      return { rows, affectedCount: /^\s*(?:insert|update|delete)\b/i.test(text) ? rows.length : 0 };
+      return toReturnedRows(text, rows);
     },
     isInTransaction: () => hasMethods(database, "rollback") || null,
     // over pg, the client of the transaction
@@ -146,7 +146,7 @@ function adaptPrisma(client: PrismaLike, given: SqlDialect | undefined): Adapted
     async query(text, values = []) {
       if (!returnsRows(text)) return toSqlResult(await client.$executeRawUnsafe(text, ...values));
       const { rows } = toSqlResult(await client.$queryRawUnsafe(text, ...values));
-      return { rows, affectedCount: /^\s*(?:insert|update|delete)\b/i.test(text) ? rows.length : 0 };
+      return toReturnedRows(text, rows);
     },
     // where transactions cannot be nested, the client of one has no $transaction
     isInTransaction: () => client[PRISMA_SCOPE] !== undefined || typeof client.$transaction !== "function",
@@ -200,8 +200,4 @@ function toStructuredResult(result: unknown): SqlResult {
     readonly raw?: unknown;
   };
   return { rows: records ?? toSqlResult(raw).rows, affectedCount: Number(affected ?? 0) };
-}
-
-function toBuffer(value: SqlValue): unknown {
-  return value instanceof Uint8Array ? Buffer.from(value) : value;
 }

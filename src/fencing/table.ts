@@ -8,7 +8,7 @@
  */
 
 import { quoteIdentifier, toName } from "../drivers/sql/schema.ts";
-import { toSqlHandle } from "./handles.ts";
+import { dialectRule, toSqlHandle } from "./handles.ts";
 import type { TableOptions } from "./options.ts";
 import { validateTableOptions } from "./options.ts";
 import type { SqlDialect, SqlHandle } from "./types.ts";
@@ -51,7 +51,7 @@ const CREATED_MEANWHILE: readonly unknown[] = ["42P07", "42710", "23505"];
 export function fenceMigration(dialect: SqlDialect, options: TableOptions = {}): string {
   validateTableOptions("fenceMigration", options);
   const columns = COLUMNS[dialect];
-  if (columns === undefined) throw new TypeError('dialect must be "postgres", "mysql" or "sqlite"');
+  if (columns === undefined) throw new TypeError(`dialect must be ${dialectRule(dialect)}`);
   return `create table if not exists ${toTableName(dialect, options)} ${columns};\n`;
 }
 
@@ -81,6 +81,11 @@ async function isInMysqlTransaction(handle: SqlHandle): Promise<boolean> {
   if (handle.isInTransaction() === true) return true;
   const { rows } = await handle.query("select 1 as one /*M! , @@in_transaction as active */");
   return Number(rows[0]?.active ?? 0) === 1;
+}
+
+/** Keys are sent in hexadecimal: the character set of the connection would make another key of their text. */
+export function toHex(key: string): string {
+  return Buffer.from(key).toString("hex");
 }
 
 /** The quoted name, with the schema if one was given. */

@@ -8,8 +8,8 @@ import { hashKey, toCall, toParameters } from "../drivers/sql/advisory/lock-numb
 import { UnsupportedError } from "../errors.ts";
 import { validateKey } from "../util/keys.ts";
 import { booleanRule, functionRule, validateOptions } from "../util/validate.ts";
-import { toFenceError } from "./errors.ts";
-import { toSqlHandle } from "./handles.ts";
+import { createNoTransactionError, toFenceError } from "./errors.ts";
+import { dialectRule, toSqlHandle } from "./handles.ts";
 import type { SqlDialect, SqlHandle } from "./types.ts";
 
 /** Options of lockInTransaction(). */
@@ -28,8 +28,6 @@ export interface TransactionLockOptions {
   readonly dialect?: SqlDialect;
 }
 
-const NO_TRANSACTION =
-  "tx must be inside a transaction: begin one, wait until it has begun, and pass the handle on which it runs";
 const WRONG_ISOLATION =
   "tx must be at read committed: at a higher isolation level it would read the state from before it had the lock";
 
@@ -56,8 +54,7 @@ export async function lockInTransaction(
   validateOptions("lockInTransaction", options, {
     wait: booleanRule,
     keyToLock: functionRule,
-    dialect: (value) =>
-      ["postgres", "mysql", "sqlite"].includes(value as string) ? null : '"postgres", "mysql" or "sqlite"',
+    dialect: dialectRule,
   });
   const { wait = true, keyToLock = hashKey, dialect } = options;
   validateKey(key);
@@ -67,14 +64,14 @@ export async function lockInTransaction(
       keys: [key],
     });
   }
-  if (handle.isInTransaction() === false) throw new TypeError(NO_TRANSACTION);
+  if (handle.isInTransaction() === false) throw createNoTransactionError();
   const lock: LockNumber = keyToLock(key);
   const parameters = toParameters(key, lock);
   const isLocked = await takeLock(handle, parameters, wait).catch((error: unknown) => {
-    throw toFenceError(error, [key], "");
+    throw toFenceError(error, handle.dialect, [key], "");
   });
   if (isLocked === null) throw new TypeError(WRONG_ISOLATION);
-  if (!(await isInTransaction(handle))) throw new TypeError(NO_TRANSACTION);
+  if (!(await isInTransaction(handle))) throw createNoTransactionError();
   return isLocked;
 }
 

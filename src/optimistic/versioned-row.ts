@@ -2,7 +2,7 @@
 
 import type { SqlRow, SqlValue } from "../drivers/sql/clients/types.ts";
 import type { SqlDialect, SqlHandle } from "../fencing/handles.ts";
-import { toSqlHandle } from "../fencing/handles.ts";
+import { dialectRule, toSqlHandle } from "../fencing/handles.ts";
 import { describeValue } from "../util/duration.ts";
 import type { OptionRules } from "../util/validate.ts";
 import { isObject, validateOptions } from "../util/validate.ts";
@@ -35,8 +35,6 @@ const nameRule = (value: unknown): string | null =>
     ? null
     : `a name of letters, digits, "_", "-" and spaces, at most ${MAX_NAME_BYTES} bytes long`;
 
-const DIALECTS: readonly unknown[] = ["postgres", "mysql", "sqlite"];
-
 const OPTION_RULES: OptionRules<VersionedRowOptions> = {
   table: nameRule,
   schema: nameRule,
@@ -56,7 +54,7 @@ const OPTION_RULES: OptionRules<VersionedRowOptions> = {
     for (const column of value) requireColumnName(column, "columns");
     return null;
   },
-  dialect: (value) => (DIALECTS.includes(value) ? null : '"postgres", "mysql" or "sqlite"'),
+  dialect: dialectRule,
 };
 
 /**
