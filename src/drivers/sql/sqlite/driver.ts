@@ -18,9 +18,8 @@ import {
 import { createSqliteDialect } from "./dialect.ts";
 import type { SqliteOptions } from "./options.ts";
 import { validatePath, validateSqliteOptions } from "./options.ts";
-import FILL_BUCKETS from "./sql/fill_buckets.sql";
 import SCHEMA from "./sql/schema.sql";
-import WRITE_LAYOUT from "./sql/write_layout.sql";
+import { FILL_BUCKETS, WRITE_LAYOUT } from "./statements.ts";
 
 export type { GuardDataLossOptions } from "../../data-loss-guard.ts";
 export type { SqliteLike } from "../clients/sqlite.ts";

@@ -6,41 +6,43 @@ import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clien
 import type { ClaimRow, ListedRow, ListRequest, OwnedRow } from "../dialect.ts";
 import { expandNames, quoteIdentifier, SQLITE_LAYOUT_VERSION, splitStatements, toUpperBound } from "../schema.ts";
 import { NOW } from "./clock.ts";
-import COUNT_ROWS from "./sql/count_rows.sql";
-import DELETE_CLAIM from "./sql/delete_claim.sql";
-import EXTEND_LEASE from "./sql/extend_lease.sql";
-import FILL_BUCKETS from "./sql/fill_buckets.sql";
-import FIND_CLAIM from "./sql/find_claim.sql";
-import FORGET_TOTALS from "./sql/forget_totals.sql";
-import GRANT_CLAIM from "./sql/grant_claim.sql";
-import INSERT_CLAIM from "./sql/insert_claim.sql";
-import LIST_KEY from "./sql/list_key.sql";
-import LIST_PREFIX from "./sql/list_prefix.sql";
-import MOVE_CLAIM from "./sql/move_claim.sql";
 import PURGE_ALL from "./sql/purge_all.sql";
-import PURGE_TOMBSTONES from "./sql/purge_tombstones.sql";
-import READ_BUCKET from "./sql/read_bucket.sql";
-import READ_CLAIM from "./sql/read_claim.sql";
-import READ_CLOCK from "./sql/read_clock.sql";
-import READ_ENTRY from "./sql/read_entry.sql";
-import READ_FRONT from "./sql/read_front.sql";
-import READ_HOLDERS from "./sql/read_holders.sql";
-import READ_IDENTITY from "./sql/read_identity.sql";
-import READ_LAST from "./sql/read_last.sql";
-import READ_LAYOUT from "./sql/read_layout.sql";
-import READ_OWNED from "./sql/read_owned.sql";
-import READ_QUEUE from "./sql/read_queue.sql";
-import READ_TOMBSTONE from "./sql/read_tombstone.sql";
-import READ_TOTALS from "./sql/read_totals.sql";
-import READ_WAITING from "./sql/read_waiting.sql";
-import REDUCE_TOTALS from "./sql/reduce_totals.sql";
 import SCHEMA from "./sql/schema.sql";
-import SET_STATE from "./sql/set_state.sql";
-import WRITE_BUCKET from "./sql/write_bucket.sql";
-import WRITE_IDENTITY from "./sql/write_identity.sql";
-import WRITE_LAYOUT from "./sql/write_layout.sql";
-import WRITE_TOMBSTONE from "./sql/write_tombstone.sql";
-import WRITE_TOTALS from "./sql/write_totals.sql";
+import {
+  COUNT_ROWS,
+  DELETE_CLAIM,
+  EXTEND_LEASE,
+  FILL_BUCKETS,
+  FIND_CLAIM,
+  FORGET_TOTALS,
+  GRANT_CLAIM,
+  INSERT_CLAIM,
+  LIST_KEY,
+  LIST_PREFIX,
+  MOVE_CLAIM,
+  PURGE_TOMBSTONES,
+  READ_BUCKET,
+  READ_CLAIM,
+  READ_CLOCK,
+  READ_ENTRY,
+  READ_FRONT,
+  READ_HOLDERS,
+  READ_IDENTITY,
+  READ_LAST,
+  READ_LAYOUT,
+  READ_OWNED,
+  READ_QUEUE,
+  READ_TOMBSTONE,
+  READ_TOTALS,
+  READ_WAITING,
+  REDUCE_TOTALS,
+  SET_STATE,
+  WRITE_BUCKET,
+  WRITE_IDENTITY,
+  WRITE_LAYOUT,
+  WRITE_TOMBSTONE,
+  WRITE_TOTALS,
+} from "./statements.ts";
 
 /** The identity row (identity.ts). Times are microseconds. */
 export interface Identity {
