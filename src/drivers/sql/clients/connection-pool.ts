@@ -1,6 +1,6 @@
 /** A pool of connections that the driver opens itself, for a library whose own pool cannot be relied on. */
 
-import { BreakListeners, createConnection } from "./connection.ts";
+import { BreakListeners, beginsTransaction, createConnection, endsTransaction } from "./connection.ts";
 import type { DedicatedConnection, SqlConnection } from "./types.ts";
 
 interface PooledConnection {
@@ -77,9 +77,9 @@ export class ConnectionPool {
     let isInTransaction = false;
     return createConnection({
       async run(text, values) {
-        if (/^\s*(?:begin|start)\b/i.test(text)) isInTransaction = true;
+        if (beginsTransaction(text)) isInTransaction = true;
         const result = await connection.query(text, values);
-        if (/^\s*(?:commit|rollback)\b/i.test(text)) isInTransaction = false;
+        if (endsTransaction(text)) isInTransaction = false;
         return result;
       },
       release: (isBroken) => {

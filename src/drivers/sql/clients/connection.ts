@@ -34,6 +34,16 @@ export function createConnection({ run, release, isServerError }: ConnectionMeth
   };
 }
 
+/** Of the driver's own statements: whether it begins a transaction. */
+export function beginsTransaction(text: string): boolean {
+  return /^\s*(?:begin|start)\b/i.test(text);
+}
+
+/** Of the driver's own statements: whether it ends a transaction. */
+export function endsTransaction(text: string): boolean {
+  return /^\s*(?:commit|rollback)\b/i.test(text);
+}
+
 /** Gives a connection that cannot be pooled to one caller at a time. */
 export class ConnectionMutex {
   #last: Promise<void> = Promise.resolve();

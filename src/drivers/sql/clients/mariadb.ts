@@ -103,8 +103,7 @@ function adaptConnection(connection: MariadbConnectionLike, release: (isBroken: 
 
 function adaptDedicated(connection: MariadbConnectionLike): DedicatedConnection {
   const signal = new EndSignal();
-  connection.on("error", signal.end);
-  connection.on("end", signal.end);
+  watchEvents(connection, ["error", "end"], signal.end);
   return {
     ...adaptConnection(connection, () => {
       destroy(connection);

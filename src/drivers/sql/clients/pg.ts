@@ -1,6 +1,12 @@
 /** The adapter for pg (node-postgres 8) and pools of the same shape: a Pool, or a single Client. */
 
-import { ConnectionMutex, createConnection, createTransactionError, EndSignal } from "./connection.ts";
+import {
+  beginsTransaction,
+  ConnectionMutex,
+  createConnection,
+  createTransactionError,
+  EndSignal,
+} from "./connection.ts";
 import type { Emitter } from "./emitter.ts";
 import { ignoreError, ignoreErrors, watchEvents } from "./emitter.ts";
 import { isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
@@ -117,7 +123,7 @@ export function adaptPgClient(client: PgClientLike): SqlClient {
         ...connection,
         async query(text, values) {
           // other statements of the user could get into a transaction, and would be rolled back with it
-          if (/^\s*(?:begin|start)\b/i.test(text)) {
+          if (beginsTransaction(text)) {
             throw new TypeError(
               "pg: a transaction of the driver needs a Pool: a single Client is shared with other code",
             );
@@ -210,8 +216,7 @@ async function connectDedicated(
   options.keepAlive ??= true;
   const client = new Client(options);
   const signal = new EndSignal();
-  client.on("error", signal.end);
-  client.on("end", signal.end);
+  watchEvents(client, ["error", "end"], signal.end);
   try {
     await client.connect();
   } catch (error) {

@@ -6,11 +6,13 @@
  */
 
 import {
+  beginsTransaction,
   breakListeners,
   copyWithoutStatement,
   createConnection,
   createTransactionError,
   EndSignal,
+  endsTransaction,
 } from "./connection.ts";
 import { ConnectionPool } from "./connection-pool.ts";
 import { ignoreError } from "./emitter.ts";
@@ -179,7 +181,7 @@ function adaptReserved(reserved: ReservedLike, hasPlainNames: boolean): SqlConne
   const run = async (text: string, values: readonly SqlValue[]): Promise<SqlResult> => {
     if (isEnded) throw new Error("postgres.js: the connection has ended");
     const isChecked = !isInTransaction;
-    if (/^\s*(?:begin|start)\b/i.test(text)) isInTransaction = true;
+    if (beginsTransaction(text)) isInTransaction = true;
     const statement = values.length === 0 ? text : insertPostgresValues(text, values);
     const isJson = !hasPlainNames && /^\s*select\b/i.test(text);
     // of a client that renames columns, only the content of a value has the true names
@@ -193,7 +195,7 @@ function adaptReserved(reserved: ReservedLike, hasPlainNames: boolean): SqlConne
     }
     if (isChecked && !isTrue(results.at(-1))) throw createLeftOpenError();
     const { rows, affectedCount } = toSqlResult(isChecked ? results.slice(0, -1) : results);
-    if (/^\s*(?:commit|rollback)\b/i.test(text)) isInTransaction = false;
+    if (endsTransaction(text)) isInTransaction = false;
     return { rows: isJson ? rows.map(parseJsonRow) : rows, affectedCount };
   };
   return createConnection({
