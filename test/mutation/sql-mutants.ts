@@ -396,7 +396,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     name: "a claim call that is sent after the release of its claim, perhaps when its tombstone is gone",
     find: "    calls.unsent?.withdraw();\n",
     replace: "",
-    tests: "test/unit/drivers/sql/calls.test.ts",
+    tests: "test/unit/drivers/sql/unsent-claims.test.ts",
   },
   {
     file: "src/drivers/sql/unsent-claims.ts",

@@ -46,7 +46,8 @@ export interface RevokeRow {
   readonly key: string;
   readonly bucket: number;
   readonly token: bigint;
-  readonly now: boolean;
+  /** The row goes at once; false: when its holder releases it, or its lease ends. */
+  readonly removesRow: boolean;
 }
 
 /** Which claims to read: in order of key and arrival, the first `max` after the cursor. */

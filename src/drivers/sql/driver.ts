@@ -36,8 +36,8 @@ import { RecentReleases } from "../recent-releases.ts";
 import { decodeAnswer, decodePush, parseWaitersAhead } from "../reply-codec.ts";
 import { formatWarnings, resolveWarn } from "../warnings.ts";
 import type { ClaimRow, Dialect, DialectSession, ReleaseRow } from "./dialect.ts";
+import { LeftoverClaims } from "./leftover-claims.ts";
 import { ClaimLister } from "./list.ts";
-import { LostReleases } from "./lost-releases.ts";
 import { openDatabase } from "./open.ts";
 import type { SqlOptions } from "./options.ts";
 import { RecheckTimes } from "./recheck.ts";
@@ -58,7 +58,7 @@ class SqlDriver implements Driver {
   readonly #clock: Clock;
   readonly #recheckTimes: RecheckTimes;
   readonly #guard: DataLossGuard;
-  readonly #lostReleases: LostReleases;
+  readonly #leftoverClaims: LeftoverClaims;
   readonly #recentReleases = new RecentReleases();
   #lister = new ClaimLister();
   /** Counts calls that failed: what the database said before the last failure is no answer, since it may have changed. */
@@ -87,7 +87,7 @@ class SqlDriver implements Driver {
       heldTokens: (id) => this.#events?.heldTokens(id) ?? null,
       restoresUnknown: true,
     });
-    this.#lostReleases = new LostReleases({
+    this.#leftoverClaims = new LeftoverClaims({
       clock: this.#clock,
       read: () => this.#call((session) => session.readOwned()),
       isReleased: (id) => this.#recentReleases.has(id),
@@ -101,7 +101,7 @@ class SqlDriver implements Driver {
       pushed: (message: string, isAnswer: boolean) => this.#onPush(message, isAnswer),
       disconnected: () => this.#events?.disconnected(),
       missed: () => {
-        this.#lostReleases.onBreak();
+        this.#leftoverClaims.onBreak();
         this.#events?.reconnected();
       },
     };
@@ -195,7 +195,7 @@ class SqlDriver implements Driver {
   }
 
   revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {
-    const rows = targets.map(({ key, token, now }) => ({ key, bucket: toBucket(key), token, now }));
+    const rows = targets.map(({ key, token, now }) => ({ key, bucket: toBucket(key), token, removesRow: now }));
     return this.#callSorted(rows, (session, sorted) => session.revoke(sorted));
   }
 
@@ -218,11 +218,11 @@ class SqlDriver implements Driver {
     if (this.#session === null) throw new Error(`${this.name}: the driver is not open`);
     try {
       const result = await call(this.#session);
-      this.#lostReleases.onAnswered();
+      this.#leftoverClaims.onAnswered();
       return result;
     } catch (error) {
       this.#failureCount++;
-      this.#lostReleases.onFailure();
+      this.#leftoverClaims.onFailure();
       throw error;
     }
   }

@@ -34,8 +34,9 @@ export class Connections {
   readonly #idle: Session[] = [];
   #openingCount = 0;
   #refusedUntil = Number.NEGATIVE_INFINITY;
-  /** No pooler in transaction mode has been found. Those that end are awaited by close(). */
+  /** No pooler in transaction mode has been found. */
   #isTrusted = false;
+  /** Of the sessions that end: close() awaits them. */
   readonly #endings = new Set<Promise<void>>();
   #isClosed = false;
 

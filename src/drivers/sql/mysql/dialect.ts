@@ -10,7 +10,6 @@ import type { CallConnection } from "../call.ts";
 import type { CallKind } from "../call-kinds.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
-import { toOpenError } from "../database-error.ts";
 import type {
   ClaimRow,
   Dialect,
@@ -26,6 +25,7 @@ import type {
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { BUCKET_COUNT, toBucket, toOneBucket } from "../schema.ts";
+import { createServerDialect } from "../server-dialect.ts";
 import { diagnose } from "./diagnostics.ts";
 import { breaksConnection, explainError, isReadOnlyError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
 import { expandStatement } from "./migration.ts";
@@ -59,21 +59,9 @@ export function createMysqlDialect(
   ownsClient: boolean,
   options: MysqlOptions,
 ): Dialect {
-  return {
-    name: "mysql",
-    durability: "restart",
-    async open(events) {
-      const client = await createClient();
-      const session = new MysqlSession(client, ownsClient, options, events);
-      try {
-        await session.prepare();
-      } catch (error) {
-        await session.close();
-        throw toOpenError(explainError(error));
-      }
-      return session;
-    },
-  };
+  const createSession = async (events: DialectEvents): Promise<MysqlSession> =>
+    new MysqlSession(await createClient(), ownsClient, options, events);
+  return createServerDialect("mysql", createSession, explainError);
 }
 
 class MysqlSession implements DialectSession {
@@ -212,8 +200,8 @@ class MysqlSession implements DialectSession {
   async revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]> {
     const flags: boolean[] = [];
     const pushes: string[] = [];
-    for (const { key, bucket, token, now } of rows) {
-      const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(key), bucket, token, now, this.#maxTtlMs];
+    for (const { key, bucket, token, removesRow } of rows) {
+      const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(key), bucket, token, removesRow, this.#maxTtlMs];
       const [row] = await this.#call("revoke", values, bucket);
       const reply = decodeFlags(row?.reply, 1, "mysql");
       flags.push(...reply.flags);

@@ -6,12 +6,12 @@ import type { Clock } from "../../../util/clock.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
+import { decodeFlags } from "../../reply-codec.ts";
 import { resolveWarn } from "../../warnings.ts";
 import type { CallConnection } from "../call.ts";
 import type { CallKind } from "../call-kinds.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
-import { toOpenError } from "../database-error.ts";
 import type {
   ClaimRow,
   Dialect,
@@ -27,6 +27,7 @@ import type {
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { toOneBucket, toUpperBound } from "../schema.ts";
+import { createServerDialect } from "../server-dialect.ts";
 import type { PushState } from "./diagnostics.ts";
 import { diagnose, UNREACHABLE } from "./diagnostics.ts";
 import { breaksConnection, explainError, isReadOnlyError } from "./errors.ts";
@@ -51,21 +52,9 @@ export function createPostgresDialect(
   ownsClient: boolean,
   options: PostgresOptions,
 ): Dialect {
-  return {
-    name: "postgres",
-    durability: "restart",
-    async open(events) {
-      const client = await createClient();
-      const session = new PostgresSession(client, ownsClient, options, events);
-      try {
-        await session.prepare();
-      } catch (error) {
-        await session.close();
-        throw toOpenError(explainError(error));
-      }
-      return session;
-    },
-  };
+  const createSession = async (events: DialectEvents): Promise<PostgresSession> =>
+    new PostgresSession(await createClient(), ownsClient, options, events);
+  return createServerDialect("postgres", createSession, explainError);
 }
 
 type Statements = Readonly<
@@ -194,10 +183,7 @@ class PostgresSession implements DialectSession {
         this.#maxTtlMs,
       ];
       const work = this.#toWork(this.#statements.release, values);
-      return async (connection) => {
-        const [reply = "", ...pushes] = readLines(await work(connection));
-        return { flags: decodeFlags(reply), pushes };
-      };
+      return async (connection) => decodeFlags(readReply(await work(connection)), batch.length, "postgres");
     });
   }
 
@@ -205,19 +191,19 @@ class PostgresSession implements DialectSession {
     const flags: boolean[] = [];
     for (const batch of chunk(rows, MAX_BATCH)) {
       const values = [joinIds(batch), remainingMs, joinBuckets(batch)];
-      const [reply = ""] = await this.#callFunction(this.#statements.detach, values, toOneBucket(batch));
-      flags.push(...decodeFlags(reply));
+      const [reply] = await this.#callFunction(this.#statements.detach, values, toOneBucket(batch));
+      flags.push(...decodeFlags(reply, batch.length, "postgres").flags);
     }
     return flags;
   }
 
   async revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]> {
     const flags: boolean[] = [];
-    for (const { key, bucket, token, now } of rows) {
-      const values = [key, bucket, token, now, this.#inbox, this.#maxTtlMs];
-      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.revoke, values, bucket);
+    for (const { key, bucket, token, removesRow } of rows) {
+      const values = [key, bucket, token, removesRow, this.#inbox, this.#maxTtlMs];
+      const [reply, ...pushes] = await this.#callFunction(this.#statements.revoke, values, bucket);
       this.#onReplies([], pushes);
-      flags.push(...decodeFlags(reply));
+      flags.push(...decodeFlags(reply, 1, "postgres").flags);
     }
     return flags;
   }
@@ -352,11 +338,15 @@ class PostgresSession implements DialectSession {
   }
 }
 
-/** The lines of a function's reply. Its column may have another name: a client can have renamed it. */
-function readLines({ rows }: SqlResult): readonly string[] {
+/** A function's reply. Its column may have another name: a client can have renamed it. */
+function readReply({ rows }: SqlResult): string {
   const [reply] = Object.values(rows[0] ?? {});
   if (typeof reply !== "string") throw new Error("postgres: a function returned no text");
-  return reply.split("\n");
+  return reply;
+}
+
+function readLines(result: SqlResult): readonly string[] {
+  return readReply(result).split("\n");
 }
 
 /** The rows of a reply in JSON, which the server may have broken into lines. */
@@ -403,10 +393,6 @@ function joinIds(rows: readonly OwnedRow[]): string {
 /** Each once, in ascending order. */
 function joinBuckets(rows: readonly OwnedRow[]): string {
   return [...new Set(rows.map(({ bucket }) => bucket))].sort((left, right) => left - right).join();
-}
-
-function decodeFlags(flags: string): boolean[] {
-  return flags.split("").map((flag) => flag === "1");
 }
 
 function toListedRow(row: SqlRow): ListedRow {

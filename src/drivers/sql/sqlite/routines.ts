@@ -162,10 +162,10 @@ export class Routines {
   revoke(rows: readonly RevokeRow[], pushes: Pushes): boolean[] {
     const now = this.#rows.readNow();
     const graceEnds = this.#checkIdentity(now);
-    return rows.map(({ key, token, now: isRemoval }) => {
+    return rows.map(({ key, token, removesRow }) => {
       const holder = this.#findHolder(key, token, now);
-      if (holder === null || (holder.state === "r" && !isRemoval)) return false;
-      if (isRemoval) {
+      if (holder === null || (holder.state === "r" && !removesRow)) return false;
+      if (removesRow) {
         this.#rows.deleteClaim(holder.id);
         this.#bury(holder.id, "revoked", holder.ttl, now);
         this.#walk(key, now, graceEnds, new Set(), pushes);

@@ -28,7 +28,7 @@ const MAX_EVENT_LOOP_TURN_MS = 10;
 /** Thrown by a call that must be flushed, in a transaction that is not. */
 export class FlushNeeded extends Error {}
 
-interface PendingCall {
+interface PendingWrite {
   /** May run again after a rollback. */
   readonly run: (isFlushed: boolean) => unknown;
   readonly kind: CallKind;
@@ -58,12 +58,12 @@ export class Transactions {
   readonly #nextTurn: Timer;
   readonly #readBusyTimeout: SqliteStatement;
   /** In order of arrival. */
-  #pending: PendingCall[] = [];
+  #pending: PendingWrite[] = [];
   /** That of the call that ran last. */
   #lastKind: CallKind = "claim";
-  /** The highest round of the claims that have run, */
+  /** The highest round of the claims that have run. In each round every bucket has one claim. */
   #round = 0;
-  /** and of those of each bucket that are still to run: in each round every bucket has one claim. */
+  /** The highest round of each bucket that has claims still to run. */
   readonly #rounds = new Map<number, number>();
   #isScheduled = false;
   /** How often in a row the database was busy. */
@@ -171,7 +171,7 @@ export class Transactions {
     // a handle of the user keeps its setting
     const isFlushed = mustFlush || !isOwned;
     const calls = orderInTurn(this.#pending, this.#lastKind);
-    const finished: { readonly call: PendingCall; readonly result: unknown }[] = [];
+    const finished: { readonly call: PendingWrite; readonly result: unknown }[] = [];
     try {
       this.#transact("begin immediate", isFlushed, () => {
         this.#options.verify();
@@ -192,7 +192,7 @@ export class Transactions {
   }
 
   /** After an error of a transaction of several calls: each of them again, so that only those fail that cannot succeed. */
-  #runAlone(error: unknown, calls: readonly PendingCall[]): void {
+  #runAlone(error: unknown, calls: readonly PendingWrite[]): void {
     if (calls.length === 1) {
       this.#leave(calls);
       return this.#reject(calls, error);
@@ -214,7 +214,7 @@ export class Transactions {
   }
 
   /** They have run. */
-  #leave(calls: readonly PendingCall[]): void {
+  #leave(calls: readonly PendingWrite[]): void {
     const left = new Set(calls);
     this.#pending = this.#pending.filter((call) => !left.has(call));
     this.#lastKind = calls.at(-1)?.kind ?? this.#lastKind;
@@ -288,18 +288,18 @@ export class Transactions {
     this.#isScheduled = true;
   }
 
-  #reject(calls: readonly PendingCall[], error: unknown): void {
+  #reject(calls: readonly PendingWrite[], error: unknown): void {
     const explained = this.#options.explain(error);
     for (const { reject } of calls) reject(explained);
   }
 }
 
 /** One of each kind after another, beginning after the kind that ran last. */
-function orderInTurn(calls: readonly PendingCall[], lastKind: CallKind): readonly PendingCall[] {
+function orderInTurn(calls: readonly PendingWrite[], lastKind: CallKind): readonly PendingWrite[] {
   const queues = listKindsAfter(lastKind).map((kind) =>
     calls.filter((call) => call.kind === kind).sort((first, second) => first.round - second.round),
   );
-  const ordered: PendingCall[] = [];
+  const ordered: PendingWrite[] = [];
   for (let index = 0; ordered.length < calls.length; index++)
     for (const queue of queues) ordered.push(...queue.slice(index, index + 1));
   return ordered;

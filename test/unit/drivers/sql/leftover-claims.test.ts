@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from "vitest";
 import type { OwnedRow } from "../../../../src/drivers/sql/dialect.ts";
-import { LostReleases } from "../../../../src/drivers/sql/lost-releases.ts";
+import { LeftoverClaims } from "../../../../src/drivers/sql/leftover-claims.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
 const toRow = (id: string): OwnedRow => ({ id, key: id, bucket: 1, ttlMs: 30_000 });
@@ -12,11 +12,11 @@ let reads: number;
 let isDown: boolean;
 let onRead: () => void;
 let released: string[];
-let lostReleases: LostReleases;
+let leftoverClaims: LeftoverClaims;
 beforeEach(() => {
   clock = new FakeClock();
   [rows, known, reads, isDown, released, onRead] = [["lost", "held"], ["held"], 0, false, [], () => undefined];
-  lostReleases = new LostReleases({
+  leftoverClaims = new LeftoverClaims({
     clock,
     read: async () => {
       reads++;
@@ -31,14 +31,14 @@ beforeEach(() => {
 
 /** The database has answered a call, and what follows has settled. */
 async function answered(): Promise<void> {
-  lostReleases.onAnswered();
+  leftoverClaims.onAnswered();
   await clock.advance(0);
 }
 
 test("claims that were released are released again after a call has failed, and not without a failure", async () => {
   await answered();
   expect(reads).toBe(0);
-  lostReleases.onFailure();
+  leftoverClaims.onFailure();
   expect(reads).toBe(0);
   await answered();
   expect([reads, released]).toEqual([1, ["lost"]]);
@@ -49,14 +49,14 @@ test("claims that were released are released again after a call has failed, and 
 test("calls that fail again and again cause one reading in five seconds; one that fails is repeated", async () => {
   rows = [];
   isDown = true;
-  lostReleases.onFailure();
+  leftoverClaims.onFailure();
   await answered();
   await answered();
   expect(reads).toBe(2);
   isDown = false;
   await answered();
   expect(reads).toBe(3);
-  lostReleases.onFailure();
+  leftoverClaims.onFailure();
   await clock.advance(4_999);
   await answered();
   expect(reads).toBe(3);
@@ -69,11 +69,11 @@ test("a break of the connection for pushes needs no call, and one during a readi
   isDown = true;
   onRead = () => {
     if (reads > 1) return;
-    lostReleases.onBreak();
+    leftoverClaims.onBreak();
     isDown = false;
     throw new Error("down");
   };
-  lostReleases.onBreak();
+  leftoverClaims.onBreak();
   await clock.advance(0);
   expect([reads, released]).toEqual([2, ["lost"]]);
 });

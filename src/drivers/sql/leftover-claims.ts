@@ -13,7 +13,7 @@ import type { OwnedRow } from "./dialect.ts";
 /** Reading reads all rows: calls that fail again and again must not repeat it each time. */
 const MIN_INTERVAL_MS = 5_000;
 
-export interface LostReleasesContext {
+export interface LeftoverClaimsContext {
   readonly clock: Clock;
   /** Reads the claims of this process that are neither detached nor revoked. */
   readonly read: () => Promise<readonly OwnedRow[]>;
@@ -22,15 +22,15 @@ export interface LostReleasesContext {
   readonly release: (rows: readonly OwnedRow[]) => Promise<unknown>;
 }
 
-export class LostReleases {
-  readonly #context: LostReleasesContext;
+export class LeftoverClaims {
+  readonly #context: LeftoverClaimsContext;
   #isDue = false;
   #isRunning = false;
   /** The connection for pushes broke, or was opened again, while the claims were read. */
   #mustRepeat = false;
   #lastReadAt = Number.NEGATIVE_INFINITY;
 
-  constructor(context: LostReleasesContext) {
+  constructor(context: LeftoverClaimsContext) {
     this.#context = context;
   }
 
