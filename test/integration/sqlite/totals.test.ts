@@ -40,7 +40,7 @@ describe.each([
   ["permits", 2_002],
   ["readers", ALL_PERMITS],
 ])("with 2,000 holders (%s)", (_, limit) => {
-  test("a grant, a refusal, a waiter, a renewal and a release read as many rows of the queue as with ten", async () => {
+  test("a grant, a refusal, a waiter, a renewal and a release read the rows of hardly anybody else", async () => {
     const database = new Database(newFile());
     onCleanup(() => void database.close());
     let rowsRead = 0;
@@ -93,12 +93,13 @@ describe.each([
       await driver.release(toReleases(waiter));
       return counts;
     }
-    await holdUpTo(10);
-    const few = await measure();
-    await holdUpTo(2_000);
-    expect(await measure()).toEqual(few);
-    expect(few.release).toBe(1); // it is the waiter's turn
-    expect(Math.max(...Object.values(few))).toBeLessThan(5);
+    for (const count of [10, 2_000]) {
+      await holdUpTo(count);
+      const counts = await measure();
+      expect(counts.release).toBe(1); // it is the waiter's turn
+      // a recheck or a renewal reads the waiter, too, if it comes late
+      expect(Math.max(...Object.values(counts))).toBeLessThan(5);
+    }
     expect(await driver.release(toReleases(...held))).not.toContain(false);
   });
 });
