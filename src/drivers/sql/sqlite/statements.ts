@@ -46,7 +46,7 @@ export const READ_ENTRY = `select
     exists (select 1 from {claims} where key = ?) as is_queued
   from {buckets} where bucket = ?`;
 /** One claim by its id. Parameters: id. Cost: one row. */
-export const READ_CLAIM = `select ${CLAIM} from {claims} where id = ?`;
+export const READ_CLAIM: string = `select ${CLAIM} from {claims} where id = ?`;
 /** Whether a key has claims. Parameters: key. Cost: one index probe. */
 export const FIND_CLAIM = "select 1 from {claims} where key = ? limit 1";
 /**
@@ -54,7 +54,7 @@ export const FIND_CLAIM = "select 1 from {claims} where key = ? limit 1";
  * number of tokens, floor, inbox, whether it waits, label, now, now if it is granted. Cost: one row; the last arrival is the end of the
  * index.
  */
-export const INSERT_CLAIM = `insert into {claims} (${CLAIM}, wait, label, created, granted)
+export const INSERT_CLAIM: string = `insert into {claims} (${CLAIM}, wait, label, created, granted)
   values (
     ?, ?, 1 + coalesce((select max(arrival) from {claims} where key = ?), 0), ?, ?, ?, 'o', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
   )`;
@@ -74,18 +74,18 @@ export const DELETE_CLAIM = "delete from {claims} where id = ? returning key, st
 
 // the queue of a key
 /** The next claims of a queue in order of arrival. Parameters: key, the arrival after which to begin, the most rows. Cost: O(rows). */
-export const READ_QUEUE = `select ${CLAIM}
+export const READ_QUEUE: string = `select ${CLAIM}
   from {claims} where key = ? and arrival > ?
   order by arrival limit ?`;
 /**
  * The next waiting claims of a queue in order of arrival. Parameters: key, the arrival after which to begin, the most rows. Cost:
  * O(rows), however many hold the key.
  */
-export const READ_WAITING = `select ${CLAIM}
+export const READ_WAITING: string = `select ${CLAIM}
   from {claims} where key = ? and token = 0 and arrival > ?
   order by arrival limit ?`;
 /** The held claims of a key, in order of their tokens. Parameters: key. Cost: O(claims of the key). */
-export const READ_HOLDERS = `select ${CLAIM}
+export const READ_HOLDERS: string = `select ${CLAIM}
   from {claims} where key = ? and token > 0
   order by token`;
 /** The lowest arrival of a key, and the lowest that waits; null: there is none. Parameters: key. Cost: O(claims of the key). */
@@ -128,19 +128,19 @@ export const WRITE_IDENTITY = `insert into {identity} (only_row, file, sequence,
 
 // lists and diagnosis
 /** The claims of an inbox, waiting and held, that are neither detached nor revoked. Parameters: the inbox. Cost: O(all claims). */
-export const READ_OWNED = `select ${CLAIM} from {claims} where inbox = ? and state = 'o'`;
+export const READ_OWNED: string = `select ${CLAIM} from {claims} where inbox = ? and state = 'o'`;
 /**
  * Live claims of one queue, in order of arrival. Parameters: now, key, the arrival after which to begin, the most rows. Cost: O(rows +
  * expired rows).
  */
-export const LIST_KEY = `select ${LISTED}
+export const LIST_KEY: string = `select ${LISTED}
   from {claims} where expires > ? and key = ? and arrival > ?
   order by arrival limit ?`;
 /**
  * Live claims with keys from a first one to below a bound, in order of key and arrival. Parameters: now, the first key, the bound, the
  * last key of the page before and its arrival, the most rows. Cost: O(rows + expired rows).
  */
-export const LIST_PREFIX = `select ${LISTED}
+export const LIST_PREFIX: string = `select ${LISTED}
   from {claims} where expires > ? and key >= ? and key < ? and (key, arrival) > (?, ?)
   order by key, arrival limit ?`;
 /** How many rows there are, for diagnosis. Parameters: now, now. Cost: O(rows). */
