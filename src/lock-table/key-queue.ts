@@ -25,23 +25,17 @@ export class ClaimRecord<Owner = unknown> {
   heldAt = 0;
   /** The order of arrival in the complete table. */
   readonly arrival: number;
-  /** The server account that placed the claim, "" without accounts. Opaque to the table. */
+  /** The account that placed the claim, "" for none. The table only keeps it. */
   account = "";
-  /** The maxHold timer of the table's owner; null: held as long as it is renewed. */
-  maxHoldTimer: (HeapItem & { readonly endsAt: number }) | null = null;
   /** Not null: revoked. It answers "none" with this reason and cannot be renewed, but keeps its entries until it ends. */
   revokeReason: "revoked" | "maxHold" | null = null;
-  /** More than half of its `maxHold` has passed; set by the owner of the table. */
+  /** More than half of its `maxHold` has passed: see LockTable.recall(). */
   isHoldEnding = false;
   /** Detached from its session: it has a plain lease since then. */
   isDetached = false;
-  /** Call LockTableOptions.onRemoved when the claim is removed. */
-  notifyOnRemoval = false;
-  /** The journal has the claim; set by the owner of the table. */
-  isJournaled = false;
   /** A suspended waiter: its waiting entry is out of the queue until its owner is back. */
   isSuspended = false;
-  // links for a list of one owner's claims, which the table's owner keeps
+  // for the list of its owner's claims, if the owner keeps one
   ownerList: LinkedList<ClaimRecord<Owner>> | null = null;
   previous: ClaimRecord<Owner> | null = null;
   next: ClaimRecord<Owner> | null = null;

@@ -38,7 +38,9 @@ export interface LockTableOptions<Owner> {
   readonly tokenCeiling?: number;
   /** The most tombstones, of all clients together. Default: no limit. */
   readonly maxTombstones?: number;
-  /** Called when a claim with `notifyOnRemoval` is removed, however it ended. A method, so that a LockTable<Session> is a LockTable, too. */
+  /** Called when a claim was added, before it enters a queue. Methods, so that a LockTable<Session> is a LockTable, too. */
+  onAdded?(record: ClaimRecord<Owner>): void;
+  /** Called when a claim was removed, however it ended, before others are admitted. */
   onRemoved?(record: ClaimRecord<Owner>): void;
   /** Receives the events of all claims. Default: none. */
   readonly observer?: Observer<Owner>;
@@ -86,6 +88,7 @@ export class LockTable<Owner = unknown> {
   /** Queues that became empty before the clock of the tokens had passed their last token; due at that token. */
   readonly #idleQueues = new DeadlineHeap<KeyQueue<Owner>>();
   readonly #awaitingCeiling = new Set<ClaimRecord<Owner>>();
+  readonly #onAdded: NonNullable<LockTableOptions<Owner>["onAdded"]>;
   readonly #onRemoved: NonNullable<LockTableOptions<Owner>["onRemoved"]>;
   readonly #observer: Observer<Owner>;
   #notifications: Notification<Owner>[] = [];
@@ -97,6 +100,7 @@ export class LockTable<Owner = unknown> {
   constructor(options: LockTableOptions<Owner> = {}) {
     this.sessionMs = options.sessionMs ?? 30_000;
     this.tombstones = new Tombstones(options.maxTombstones);
+    this.#onAdded = options.onAdded ?? (() => undefined);
     this.#onRemoved = options.onRemoved ?? (() => undefined);
     this.#observer = options.observer ?? NO_OBSERVER;
     this.tokenIssuer = new TokenIssuer(options.tokenCeiling ?? Number.POSITIVE_INFINITY);
@@ -394,6 +398,7 @@ export class LockTable<Owner = unknown> {
     record.account = account;
     this.records.add(claim.id, record);
     this.#leaseExpiry.add(record);
+    this.#onAdded(record);
     return record;
   }
 
@@ -447,7 +452,7 @@ export class LockTable<Owner = unknown> {
     for (const entry of record.entries) {
       if (entry.isAdmitted || !record.isSuspended) entry.queue.remove(entry); // a suspended entry is not in its queue
     }
-    if (record.notifyOnRemoval) this.#onRemoved(record);
+    this.#onRemoved(record);
   }
 
   #extendLease(record: ClaimRecord<Owner>, owner: Owner | null): void {

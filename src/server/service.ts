@@ -127,16 +127,13 @@ export class LockService implements ConnectionService {
     return connection;
   }
 
-  /** The connection whose input was handled last. */
   get lastActive(): Connection | null {
     return this.#lastActive;
   }
 
-  beginBatch(connection: Connection): boolean {
-    const wasLastActive = this.#lastActive === connection;
+  beginBatch(connection: Connection): void {
     this.#lastActive = connection;
     this.backend.beginBatch?.();
-    return wasLastActive;
   }
 
   requestFlush(connection: Connection): void {

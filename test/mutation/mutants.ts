@@ -326,6 +326,13 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/integration/server/authorization.test.ts",
   },
   {
+    name: "a claim that has left the table counted in the quotas for ever",
+    file: "src/lock-table/table.ts",
+    find: "    this.#onRemoved(record);\n",
+    replace: "    if (record.isHeld) this.#onRemoved(record);\n",
+    tests: "test/unit/lock-table/table-restart.test.ts",
+  },
+  {
     name: "the removal of one waiter admits another that is removed with it",
     file: "src/lock-table/table.ts",
     find: "      this.#removeRecord(record);\n    }\n    for (const record of records) this.#admitWaiters(record);",
@@ -643,8 +650,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "claims that are told of in one frame counted behind it",
     file: "src/server/local/recovery-window.ts",
-    find: "  if (record !== undefined) rules.assignOwner(record);\n",
-    replace: "  if (record === null) rules.assignOwner(record);\n",
+    find: "  if (record !== undefined) rules.adopt(record);\n",
+    replace: "  if (record === null) rules.adopt(record);\n",
     tests: "test/integration/server/reclaim-limits.test.ts",
   },
   {
@@ -886,9 +893,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a client whose connection ends before it has told a new start anything taken for dead",
-    file: "src/server/session/session-registry.ts",
-    find: "session.connect(connection, isReturning(session));",
-    replace: "session.connect(connection);",
+    file: "src/server/session/session.ts",
+    find: 'this.isLocal && this.reclaim !== "done" ? "begun" : "done"',
+    replace: '"done"',
     tests: "test/integration/server/crash-recovery.test.ts",
   },
   {

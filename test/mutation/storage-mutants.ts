@@ -13,8 +13,8 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   {
     name: "a repeated release that does not ask what became of the first one",
     file: "src/server/local/local-backend.ts",
-    find: "if (record?.isJournaled || durableLog?.isDropPending(id)) endedIds.push(id);",
-    replace: "if (record?.isJournaled) endedIds.push(id);",
+    find: "if (durableLog?.mayComeBack(id)) endedIds.push(id);",
+    replace: "if (durableLog?.has(id)) endedIds.push(id);",
     tests: "test/integration/server/journal-failures.test.ts",
   },
   {

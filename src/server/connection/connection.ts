@@ -40,8 +40,10 @@ export interface ConnectionService extends RequestService {
   readonly runId: string;
   /** Serves connections with much input one after another. */
   readonly scheduler: RoundRobinScheduler;
-  /** Begins a batch of calls. Returns true if the last batch of all was of this connection, too. */
-  beginBatch(connection: Connection): boolean;
+  /** The connection whose input was handled last. */
+  readonly lastActive: Connection | null;
+  /** Begins a batch of calls of this connection. */
+  beginBatch(connection: Connection): void;
   /** Makes endBatch() call flush(). */
   requestFlush(connection: Connection): void;
   /** @throws ProtocolError AUTH or LIMIT if the credential is not valid */
@@ -145,7 +147,8 @@ export class Connection {
   /** Handles input in order until `deadline`; false: there is more. */
   runUntil(deadline: number): boolean {
     if (!this.isReadable) return true;
-    this.#flushThreshold = this.#service.beginBatch(this) ? MAX_BUFFERED_CHARS_ALONE : MAX_BUFFERED_CHARS;
+    this.#flushThreshold = this.#service.lastActive === this ? MAX_BUFFERED_CHARS_ALONE : MAX_BUFFERED_CHARS;
+    this.#service.beginBatch(this);
     const isDone = this.#processLines(deadline);
     this.#service.endBatch();
     if (isDone && this.#isPaused) {

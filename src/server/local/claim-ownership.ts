@@ -1,4 +1,7 @@
-/** Tracks which session owns each claim of the local backend, and enforces the quotas and the longest hold times. */
+/**
+ * Which session owns each claim of the local backend, and what the claim costs its account: the quotas count it from its
+ * entry into the table to its end, and `maxHold` bounds its time.
+ */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable, Timestamps } from "../../lock-table/table.ts";
@@ -7,107 +10,109 @@ import { ANONYMOUS } from "../auth/access-control.ts";
 import type { ClaimLimits, ServerLimits } from "../limits.ts";
 import type { EndScope } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
-import { assignOwner, clearOwner } from "../session/session.ts";
+import { linkToSession, unlinkFromSession } from "../session/session.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
 import { ClaimQuotas } from "./claim-quotas.ts";
 import { HoldDeadlines } from "./hold-deadlines.ts";
 
-export class ClaimOwnership {
-  readonly #quotas: ClaimQuotas;
-  readonly #holdDeadlines = new HoldDeadlines();
-  /** The last owner of a claim that another client attached to, or released with its reference. */
-  readonly #previousOwners = new Map<ClaimId, Session>();
-  /** The owner before the first attach. */
-  readonly #creators = new Map<ClaimId, Session>();
+/** The earlier owners of a claim that another client attached to, or releases with its reference. */
+interface FormerOwners {
+  /** The first one. */
+  readonly creator: Session;
+  /** The last one before the present owner. */
+  previous: Session;
+}
 
-  constructor(limits: ServerLimits, formerLimits?: ClaimLimits) {
+export class ClaimOwnership {
+  readonly holdDeadlines: HoldDeadlines = new HoldDeadlines();
+  readonly #table: LockTable<Session>;
+  readonly #quotas: ClaimQuotas;
+  readonly #formerOwners = new Map<ClaimId, FormerOwners>();
+
+  constructor(table: LockTable<Session>, limits: ServerLimits, formerLimits?: ClaimLimits) {
+    this.#table = table;
     this.#quotas = new ClaimQuotas(limits, formerLimits);
   }
 
   /** @throws RequestError if the claim exceeds a quota and is new */
-  checkQuotas(table: LockTable<Session>, session: Session, claim: Claim): void {
-    this.#quotas.check(table, session, claim);
+  checkQuotas(session: Session, claim: Claim): void {
+    this.#quotas.check(this.#table, session, claim);
   }
 
   /** True if the quotas allow a claim that the session reclaims after a restart. */
-  hasRoomToReclaim(table: LockTable<Session>, session: Session, claim: Claim, isHeld: boolean): boolean {
-    return this.#quotas.exceededOnReclaim(table, session, claim, isHeld) === null;
+  hasRoomToReclaim(session: Session, claim: Claim, isHeld: boolean): boolean {
+    return this.#quotas.exceededOnReclaim(this.#table, session, claim, isHeld) === null;
   }
 
-  /** Makes the session the owner of the claim. A claim without an owner so far is counted in the quotas. */
-  assignOwner(record: ClaimRecord<Session>, session: Session): void {
-    if (!record.notifyOnRemoval) this.#quotas.add(record.account, record.claim);
+  /** The claim is in the table from now on. */
+  onAdded({ account, claim }: ClaimRecord<Session>): void {
+    this.#quotas.add(account, claim);
+  }
+
+  /** The claim has ended. */
+  onRemoved(record: ClaimRecord<Session>): void {
+    unlinkFromSession(record);
+    this.#notifyPreviousOwner(record.claim.id);
+    this.#quotas.remove(record.account, record.claim);
+    this.holdDeadlines.remove(record);
+  }
+
+  /** The session is the owner of the claim from now on: it has placed it, or attached to it. */
+  takeOwnership(record: ClaimRecord<Session>, session: Session): void {
     const previousOwner = record.owner;
-    assignOwner(record, session);
-    if (previousOwner === record.owner || previousOwner === null) return;
-    this.#previousOwners.set(record.claim.id, previousOwner);
-    if (!this.#creators.has(record.claim.id)) this.#creators.set(record.claim.id, previousOwner);
+    linkToSession(record, session);
+    if (previousOwner !== null && previousOwner !== record.owner) this.#noteFormerOwner(record.claim.id, previousOwner);
   }
 
-  /** Undoes a failed removal of the owner, if the claim still exists. The session may have ended meanwhile. */
-  keepOwner(table: LockTable<Session>, record: ClaimRecord<Session>, session: Session, time: Timestamps): void {
-    if (table.records.get(record.claim.id) !== record) return;
-    this.assignOwner(record, session);
-    if (session.isEnded) this.endClaims(table, session, "all", time);
+  /** The same after a write, in which the claim or the session may have ended. */
+  takeOwnershipAfterWrite(record: ClaimRecord<Session>, session: Session, time: Timestamps): void {
+    if (this.#table.records.get(record.claim.id) !== record) return;
+    this.takeOwnership(record, session);
+    if (session.isEnded) this.endClaims(session, "all", time);
   }
 
-  /** Remembers the owner of a claim that another client releases, so that the owner is notified. */
-  recordRelease({ owner, claim }: ClaimRecord<Session>, releasedBy: Session): void {
-    if (owner !== null && owner !== releasedBy) this.#previousOwners.set(claim.id, owner);
+  /** The session has reclaimed the claim after a restart. */
+  adoptReclaimed(record: ClaimRecord<Session>, session: Session, time: Timestamps): void {
+    // the earlier hold time is unknown, so the deadline starts again
+    this.startHoldDeadline(record, session, time.now);
+    this.takeOwnershipAfterWrite(record, session, time);
+  }
+
+  /** To be called before a session releases the claim: an owner that did not do so itself is notified. */
+  beforeRelease({ owner, claim }: ClaimRecord<Session>, releasedBy: Session): void {
+    if (owner !== null && owner !== releasedBy) this.#noteFormerOwner(claim.id, owner);
   }
 
   /** Starts the deadline of `maxHold` for a held claim, the first time it is called for the claim. */
   startHoldDeadline(record: ClaimRecord<Session>, { principal }: Session, now: number): void {
-    if (principal !== ANONYMOUS && record.isHeld) this.#holdDeadlines.start(record, principal, now);
-  }
-
-  /** Registers a claim loaded from disk, with the remaining time of its `maxHold` if it has one. */
-  restore(record: ClaimRecord<Session>, owner: Session | null, holdLeftMs: number | undefined, now: number): void {
-    this.#quotas.add(record.account, record.claim);
-    if (holdLeftMs !== undefined) this.#holdDeadlines.set(record, holdLeftMs, now);
-    record.notifyOnRemoval = true;
-    if (owner !== null) assignOwner(record, owner);
+    if (principal !== ANONYMOUS && record.isHeld) this.holdDeadlines.start(record, principal, now);
   }
 
   /**
    * Ends claims of a session whose client has disconnected. A claim that it only attached to returns to its creator, if
    * that still runs.
    */
-  endClaims(table: LockTable<Session>, session: Session, scope: EndScope, time: Timestamps): void {
+  endClaims(session: Session, scope: EndScope, time: Timestamps): void {
     for (const record of [...session.records]) {
       const { claim, isHeld } = record;
       if (scope === "waiting" ? isHeld : scope === "session" && claim.ttlMs !== "session") continue;
-      const creator = this.#creators.get(claim.id) ?? session;
-      if (creator !== session && !creator.isEnded) assignOwner(record, creator);
-      else table.expireNow(claim.id, MAX_UNJOURNALED_MS, time);
+      const creator = this.#formerOwners.get(claim.id)?.creator ?? session;
+      if (creator !== session && !creator.isEnded) linkToSession(record, creator);
+      else this.#table.expireNow(claim.id, MAX_UNJOURNALED_MS, time);
     }
   }
 
-  onRemoved(record: ClaimRecord<Session>): void {
-    clearOwner(record);
-    this.#notifyPreviousOwner(record.claim.id);
-    this.#quotas.remove(record.account, record.claim);
-    this.#holdDeadlines.remove(record);
+  #noteFormerOwner(id: ClaimId, owner: Session): void {
+    const formerOwners = this.#formerOwners.get(id);
+    if (formerOwners === undefined) this.#formerOwners.set(id, { creator: owner, previous: owner });
+    else formerOwners.previous = owner;
   }
 
-  /**
-   * The previous owner may still work under a lock that another client released with its reference: a recheck tells it.
-   */
+  /** It may still work under a lock that another client has ended: a recheck tells it. */
   #notifyPreviousOwner(id: ClaimId): void {
-    const previousOwner = this.#previousOwners.get(id);
-    if (previousOwner === undefined) return; // then it has no maker either
-    previousOwner.sink?.pushRecheck(id);
-    this.#previousOwners.delete(id);
-    this.#creators.delete(id);
-  }
-
-  /** When advance() has work to do. */
-  nextDueAt(): number {
-    return this.#holdDeadlines.nextDueAt();
-  }
-
-  /** Revokes claims that have been held for too long. */
-  advance(table: LockTable<Session>, time: Timestamps): void {
-    this.#holdDeadlines.advance(table, time);
+    const formerOwners = this.#formerOwners.get(id);
+    if (formerOwners === undefined) return;
+    formerOwners.previous.sink?.pushRecheck(id);
+    this.#formerOwners.delete(id);
   }
 }

@@ -24,10 +24,12 @@ class HoldDeadline {
 
 export class HoldDeadlines {
   readonly #deadlines = new DeadlineHeap<HoldDeadline>();
+  /** The deadline of each claim that has one, until the claim has ended. */
+  readonly #byRecord = new Map<ClaimRecord<Session>, HoldDeadline>();
 
   /** Starts the deadline for a holder whose rules may set one. Does nothing if the claim has one already. */
   start(record: ClaimRecord<Session>, principal: Principal, now: number): void {
-    if (record.maxHoldTimer !== null) return;
+    if (this.has(record)) return;
     const maxHoldMs = principal.maxHoldMs(claimKeys(record));
     if (maxHoldMs !== Number.POSITIVE_INFINITY) this.set(record, maxHoldMs, now);
   }
@@ -35,14 +37,27 @@ export class HoldDeadlines {
   /** The claim may be held for remainingMs from now. */
   set(record: ClaimRecord<Session>, remainingMs: number, now: number): void {
     const deadline = new HoldDeadline(record, now + remainingMs);
-    record.maxHoldTimer = deadline;
+    this.#byRecord.set(record, deadline);
     this.#deadlines.set(deadline, record.claim.recall ? now + remainingMs / 2 : deadline.endsAt);
+  }
+
+  /** False: the claim may be held as long as it is renewed. */
+  has(record: ClaimRecord<Session>): boolean {
+    return this.#byRecord.has(record);
+  }
+
+  /** How long the claim may still be held; undefined: as long as it is renewed. */
+  remainingMs(record: ClaimRecord<Session>, now: number): number | undefined {
+    const deadline = this.#byRecord.get(record);
+    return deadline && Math.max(deadline.endsAt - now, 0);
   }
 
   /** Removes the deadline of a claim that has ended. */
   remove(record: ClaimRecord<Session>): void {
-    if (record.maxHoldTimer !== null) this.#deadlines.remove(record.maxHoldTimer as HoldDeadline);
-    record.maxHoldTimer = null;
+    const deadline = this.#byRecord.get(record);
+    if (deadline === undefined) return;
+    this.#byRecord.delete(record);
+    this.#deadlines.remove(deadline);
   }
 
   nextDueAt(): number {
@@ -58,7 +73,7 @@ export class HoldDeadlines {
         this.#deadlines.set(due, due.endsAt);
         continue;
       }
-      // the claim keeps its timer, so that it does not get a second one
+      // it stays in the map, so that the claim does not get a second one
       table.revokeForMaxHold(due.record, time);
     }
   }

@@ -17,7 +17,6 @@
 import { NO_OBSERVER } from "../../lock-table/events.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import { withoutSuccessors } from "../../lock-table/successors.ts";
-import type { Timestamps } from "../../lock-table/table.ts";
 import { LockTable } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
@@ -30,10 +29,10 @@ import { recordRevocation } from "../events/event-log.ts";
 import type { ClaimLimits, ServerLimits } from "../limits.ts";
 import { DEFAULT_LIMITS } from "../limits.ts";
 import type { Logger } from "../logger.ts";
-import { drainingError, RequestError } from "../request-error.ts";
+import { drainingError } from "../request-error.ts";
 import type { Backend, EndScope, OwnedClaim, ReleaseRequest, RenewRequest, RevokeRequest } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
-import { clearOwner } from "../session/session.ts";
+import { linkToSession, unlinkFromSession } from "../session/session.ts";
 import type { DurableLog } from "../storage/durable-log.ts";
 import type { SavedClaim } from "../storage/storage.ts";
 import type { ClaimAnswer, DurableState } from "../storage/write-ahead.ts";
@@ -42,8 +41,10 @@ import { BatchClock } from "./batch-clock.ts";
 import { checkGrantable, localTraits } from "./capabilities.ts";
 import { ClaimLister } from "./claim-lister.ts";
 import { ClaimOwnership } from "./claim-ownership.ts";
+import { PendingPlacements } from "./pending-placements.ts";
 import type { RecoveryPlan } from "./recovery-window.ts";
 import { describeRecovery, RecoveryWindow } from "./recovery-window.ts";
+import { restoreClaim, toSavedClaim } from "./saved-claims.ts";
 
 const ignore = (): void => undefined;
 
@@ -79,7 +80,7 @@ export class LocalBackend implements Backend {
   readonly identity: StateEpoch | null;
   readonly #clock: Clock;
   readonly #batchClock: BatchClock;
-  readonly #writeAhead: WriteAhead | null;
+  readonly #writeAhead: WriteAhead<Session> | null;
   readonly #log: Logger;
   readonly #eventLog: EventLog | null;
   readonly #ownership: ClaimOwnership;
@@ -110,19 +111,31 @@ export class LocalBackend implements Backend {
     this.unhealthyReason = options.unhealthyReason;
     this.identity = identity;
     this.#eventLog = options.eventLog ?? null;
-    this.#ownership = new ClaimOwnership(limits, options.formerLimits);
     this.#pendingPlacements = new PendingPlacements(limits.claims);
-    const tokenCeiling = durableState?.state.bound ?? Number.POSITIVE_INFINITY;
-    const onRemoved = (record: ClaimRecord<Session>): void => {
-      this.#ownership.onRemoved(record);
-      if (record.isJournaled) this.#writeAhead?.removeFromJournal(record);
-    };
-    const observer = this.#eventLog ?? NO_OBSERVER;
     const { now, micros } = this.#batchClock.read();
-    this.table = new LockTable<Session>({ sessionMs, tokenCeiling, onRemoved, observer, maxTombstones: limits.claims });
+    this.table = new LockTable<Session>({
+      sessionMs,
+      tokenCeiling: durableState?.state.bound ?? Number.POSITIVE_INFINITY,
+      maxTombstones: limits.claims,
+      observer: this.#eventLog ?? NO_OBSERVER,
+      onAdded: (record) => this.#ownership.onAdded(record),
+      onRemoved: (record) => {
+        this.#ownership.onRemoved(record);
+        this.#writeAhead?.removeFromJournal(record);
+      },
+    });
     this.table.advance({ now, micros: Math.max(findCeilingAtStart(recoveryPlan), micros) });
+    this.#ownership = new ClaimOwnership(this.table, limits, options.formerLimits);
     this.#writeAhead =
-      durableState === null ? null : new WriteAhead(durableState, this.table, clock, () => this.#onChange());
+      durableState === null
+        ? null
+        : new WriteAhead({
+            durableState,
+            table: this.table,
+            clock,
+            toSavedClaim: (record) => this.toSavedClaim(record),
+            onChange: () => this.#onChange(),
+          });
     this.#claimLister = new ClaimLister(this.table, clock);
     const onRecoveryEnd = (): void => {
       this.#writeAhead?.durableLog.finishRecovery();
@@ -149,8 +162,14 @@ export class LocalBackend implements Backend {
     const record = restoreClaim(this.table, saved, owner, time);
     if (record === null) return;
     this.#writeAhead?.recordLease(saved.claim);
-    this.#ownership.restore(record, owner, saved.holdLeftMs, time.now);
-    record.isJournaled = this.#writeAhead?.durableLog.has(saved.claim.id) ?? false;
+    if (saved.holdLeftMs !== undefined) this.#ownership.holdDeadlines.set(record, saved.holdLeftMs, time.now);
+    if (owner !== null) linkToSession(record, owner);
+  }
+
+  /** The claim as it is to be saved now. */
+  toSavedClaim(record: ClaimRecord<Session>): SavedClaim {
+    const now = this.#clock.now();
+    return toSavedClaim(record, now, this.#ownership.holdDeadlines.remainingMs(record, now));
   }
 
   /** All saved claims were restored: starts to grant, or begins the recovery. */
@@ -209,7 +228,7 @@ export class LocalBackend implements Backend {
     const { micros } = this.#batchClock.read();
     if (this.#isDraining) throw drainingError();
     checkGrantable(claim, this.table, micros, this.#writeAhead !== null);
-    this.#ownership.checkQuotas(this.table, session, claim);
+    this.#ownership.checkQuotas(session, claim);
     if (!session.isPersisted) this.#persistSession(session);
     const write = this.#writeAhead?.reserve(claim, micros);
     return write instanceof Promise ? this.#enqueueAfter(write, session, claim) : this.#enqueue(session, claim);
@@ -221,7 +240,7 @@ export class LocalBackend implements Backend {
     const isPlaceable = isStillWanted && session.sink !== null && canAcquire(session.principal, claim);
     if (!isPlaceable) return this.table.tombstones.noneAnswer(claim.id);
     if (this.#isDraining) throw drainingError();
-    this.#ownership.checkQuotas(this.table, session, claim);
+    this.#ownership.checkQuotas(session, claim);
     return this.#enqueue(session, claim);
   }
 
@@ -229,10 +248,10 @@ export class LocalBackend implements Backend {
     const time = this.#batchClock.read();
     if (!session.isPersisted) this.#persistSession(session);
     const { records } = this.table;
-    const claimAnswers = items.map(({ id, tokenCount }): ClaimAnswer => {
+    const claimAnswers = items.map(({ id, tokenCount }): ClaimAnswer<Session> => {
       const record = records.get(id);
       if (this.recoveryWindow.mayBeUnreported(id)) return { record, answer: undefined };
-      if (record !== undefined) this.#ownership.assignOwner(record, session);
+      if (record !== undefined) this.#ownership.takeOwnership(record, session);
       else if (this.#pendingPlacements.has(id)) return { record, answer: undefined };
       return { record, answer: this.#withPause(this.table.renew(id, session, time, tokenCount)) };
     });
@@ -248,11 +267,15 @@ export class LocalBackend implements Backend {
       const record = this.table.records.get(id);
       this.#pendingPlacements.cancel(id);
       // its first release may have been answered with an error
-      if (record?.isJournaled || durableLog?.isDropPending(id)) endedIds.push(id);
-      if (record === undefined)
-        return this.recoveryWindow.releaseUnreported(id) || this.table.release(id, time, unansweredTtl);
+      if (durableLog?.mayComeBack(id)) endedIds.push(id);
+      if (record === undefined) {
+        if (!this.recoveryWindow.mayBeUnreported(id)) return this.table.release(id, time, unansweredTtl);
+        // or it might be reclaimed later
+        this.table.addTombstone(id, MAX_UNJOURNALED_MS);
+        return true;
+      }
       if (unansweredTtl !== undefined) this.table.addTombstone(id, unansweredTtl);
-      this.#ownership.recordRelease(record, session);
+      this.#ownership.beforeRelease(record, session);
       return this.table.remove(record);
     });
     // a claim that would come back after a crash has not been released
@@ -267,8 +290,8 @@ export class LocalBackend implements Backend {
     const results = ids.map((id) => {
       const record = this.table.records.get(id);
       if (record === undefined) return false;
-      clearOwner(record);
-      const keepOwner = (): void => this.#ownership.keepOwner(this.table, record, session, this.#batchClock.read());
+      unlinkFromSession(record);
+      const keepOwner = (): void => this.#ownership.takeOwnershipAfterWrite(record, session, this.#batchClock.read());
       const isDetached = this.table.detach(id, time, remainingMs);
       const write = isDetached ? this.#writeAhead?.persistDetached(record, keepOwner) : keepOwner();
       if (write !== undefined) writes.push(write);
@@ -306,22 +329,19 @@ export class LocalBackend implements Backend {
 
   reclaim(session: Session, items: readonly ReclaimItem[], isLast: boolean): MaybePromise<readonly Answer[]> {
     if (!session.isPersisted) this.#persistSession(session);
-    const assignOwner = (record: ClaimRecord<Session>): void => {
+    const reclaimAll = (): Answer[] => {
       const time = this.#batchClock.read();
-      this.#ownership.keepOwner(this.table, record, session, time);
-      // the earlier hold time is unknown, so the deadline starts again
-      this.#ownership.startHoldDeadline(record, session, time.now);
+      return this.recoveryWindow.reclaim(session, items, isLast, time, {
+        hasRoom: (claim, isHeld) => this.#ownership.hasRoomToReclaim(session, claim, isHeld),
+        adopt: (record) => this.#ownership.adoptReclaimed(record, session, time),
+      });
     };
-    const hasRoom = (claim: Claim, isHeld: boolean): boolean =>
-      this.#ownership.hasRoomToReclaim(this.table, session, claim, isHeld);
-    const reclaimAll = (): Answer[] =>
-      this.recoveryWindow.reclaim(session, items, isLast, this.#batchClock.read(), { hasRoom, assignOwner });
     const write = this.#writeAhead?.reserveForReclaim(items);
     return write instanceof Promise ? write.then(reclaimAll) : reclaimAll();
   }
 
   endClaims(session: Session, scope: EndScope): void {
-    this.#ownership.endClaims(this.table, session, scope, this.#batchClock.read());
+    this.#ownership.endClaims(session, scope, this.#batchClock.read());
     if (scope === "all") this.recoveryWindow.sessionReported(session);
   }
 
@@ -349,7 +369,7 @@ export class LocalBackend implements Backend {
   nextDueAt(): number {
     return Math.min(
       this.table.nextDueAt() ?? Number.POSITIVE_INFINITY,
-      this.#ownership.nextDueAt(),
+      this.#ownership.holdDeadlines.nextDueAt(),
       this.#claimLister.nextDueAt(),
       this.recoveryWindow.endsAt,
       this.#writeAhead?.nextDueAt() ?? Number.POSITIVE_INFINITY,
@@ -359,7 +379,7 @@ export class LocalBackend implements Backend {
   advance(now: number): void {
     const time = { now, micros: this.#batchClock.read().micros };
     this.table.advance(time);
-    this.#ownership.advance(this.table, time);
+    this.#ownership.holdDeadlines.advance(this.table, time);
     this.#claimLister.advance();
     this.recoveryWindow.endIfDone();
     this.#writeAhead?.advance(now);
@@ -379,7 +399,8 @@ export class LocalBackend implements Backend {
       const sink = session?.sink;
       const persisted = record === undefined ? answer : (this.#writeAhead?.persist(record, answer) ?? answer);
       // its time is limited: the holders after it would have what it has left
-      const pushed = record !== undefined && record.maxHoldTimer !== null ? withoutSuccessors(answer) : answer;
+      const pushed =
+        record !== undefined && this.#ownership.holdDeadlines.has(record) ? withoutSuccessors(answer) : answer;
       if (!(persisted instanceof Promise) || answer.state === "none") sink?.pushAnswer(id, pushed);
       // the recheck makes the client ask again; by then the claim is in the journal
       if (persisted instanceof Promise) void persisted.then(ignore, ignore).then(() => sink?.pushRecheck(id));
@@ -431,7 +452,7 @@ export class LocalBackend implements Backend {
     if (record === null) return this.#answerRefused(claim);
     const answer = this.#withPause(this.table.answerFor(record));
     if (answer.state === "none") return answer;
-    this.#ownership.assignOwner(record, session);
+    this.#ownership.takeOwnership(record, session);
     this.#ownership.startHoldDeadline(record, session, record.placedAt);
     if (answer.state === "waiting") return answer;
     const persisted = this.#writeAhead?.persist(record, answer) ?? answer;
@@ -446,75 +467,4 @@ export class LocalBackend implements Backend {
 /** All earlier tokens are below it; 0: unknown. */
 function findCeilingAtStart({ ceilingAtStart }: RecoveryPlan): number {
   return Number.isFinite(ceilingAtStart) ? ceilingAtStart : 0;
-}
-
-/**
- * Restores a claim into a paused table whose time is up to date. Returns its record, or null if it conflicts with
- * another claim. `owner`: null if it belongs to no session.
- */
-function restoreClaim(
-  table: LockTable<Session>,
-  saved: SavedClaim,
-  owner: Session | null,
-  time: Timestamps,
-): ClaimRecord<Session> | null {
-  const { claim, token, tokens, leftMs, arrival, detached, revoked, by = "" } = saved;
-  if (token === 0) table.claim({ ...claim, wait: true }, { owner, arrival, account: by }, time);
-  else table.reclaim(claim, { owner, account: by }, { token, tokenCount: tokens, remainingMs: leftMs });
-  const record = table.records.get(claim.id) ?? null;
-  if (record === null || token === 0) return record;
-  record.isDetached = detached;
-  record.revokeReason = revoked === true ? "revoked" : revoked || null;
-  return record;
-}
-
-interface PendingPlacement {
-  /** Number of waiting `claim` calls with this id. */
-  callCount: number;
-  /** The claim was released meanwhile. */
-  isCancelled: boolean;
-}
-
-/**
- * Claims that wait for the disk before they may enter a queue. Later calls must find them even so: a renewal must not
- * treat them as ended, and a claim that was released meanwhile must not be placed, however late the write completes.
- */
-class PendingPlacements {
-  readonly #placements = new Map<ClaimId, PendingPlacement>();
-  readonly #maxPlacements: number;
-
-  /** maxPlacements: how many claims may wait at a time. */
-  constructor(maxPlacements: number) {
-    this.#maxPlacements = maxPlacements;
-  }
-
-  has(id: ClaimId): boolean {
-    return this.#placements.has(id);
-  }
-
-  /** Cancels the claim if it waits here. */
-  cancel(id: ClaimId): void {
-    const placement = this.#placements.get(id);
-    if (placement !== undefined) placement.isCancelled = true;
-  }
-
-  /**
-   * Waits for the write, and returns whether the claim is still wanted.
-   * @throws RequestError if too many wait; any error of the write
-   */
-  async waitForWrite(id: ClaimId, write: Promise<void>): Promise<boolean> {
-    const placement = this.#placements.get(id) ?? { callCount: 0, isCancelled: false };
-    this.#placements.set(id, placement);
-    placement.callCount++;
-    try {
-      if (this.#placements.size > this.#maxPlacements) {
-        write.catch(() => undefined); // this call is refused anyway: avoids an unhandled rejection
-        throw new RequestError("LIMIT", `at most ${this.#maxPlacements} claims on this server`);
-      }
-      await write;
-      return !placement.isCancelled;
-    } finally {
-      if (--placement.callCount === 0) this.#placements.delete(id);
-    }
-  }
 }

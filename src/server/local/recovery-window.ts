@@ -132,13 +132,6 @@ export class RecoveryWindow {
     return this.isActive && !this.#table.records.has(id) && this.#table.tombstones.reasonOf(id) === undefined;
   }
 
-  /** The same for a claim that is released: its tombstone keeps it from being reclaimed later. */
-  releaseUnreported(id: ClaimId): boolean {
-    const isUnreported = this.mayBeUnreported(id);
-    if (isUnreported) this.#table.addTombstone(id, MAX_UNJOURNALED_MS);
-    return isUnreported;
-  }
-
   /** Reclaims the claims that the session reports. isLast: the session has reported all of them. */
   reclaim(
     session: Session,
@@ -187,8 +180,8 @@ export class RecoveryWindow {
 export interface ReclaimCallbacks {
   /** True if the quotas allow the claim. */
   readonly hasRoom: (claim: Claim, isHeld: boolean) => boolean;
-  /** Makes the session the owner of the claim, and counts it. */
-  readonly assignOwner: (record: ClaimRecord<Session>) => void;
+  /** Makes the session the owner of the claim. */
+  readonly adopt: (record: ClaimRecord<Session>) => void;
 }
 
 /** The conditions for reclaiming. */
@@ -236,16 +229,16 @@ function reclaimOne(
     if ((needsJournal(claim.ttlMs) && !acceptsJournaled) || (claim.ttlMs !== "session" && remainingMs <= 0)) return;
     table.reclaim(claim, { owner: session, account }, { token, tokenCount: lastState.tokenCount, remainingMs });
   }
-  // counted at once: the next claim of this frame may exceed the quota
+  // at once: the next claim of this frame may exceed the quota of this client
   const record = table.records.get(claim.id);
-  if (record !== undefined) rules.assignOwner(record);
+  if (record !== undefined) rules.adopt(record);
 }
 
-function statusAfterReclaim(table: LockTable<Session>, id: ClaimId, { assignOwner, time }: ReclaimRules): Answer {
+function statusAfterReclaim(table: LockTable<Session>, id: ClaimId, { adopt, time }: ReclaimRules): Answer {
   const record = table.records.get(id);
   if (record === undefined) return table.tombstones.noneAnswer(id);
   if (record.revokeReason !== null) return { state: "none", reason: record.revokeReason };
-  assignOwner(record);
+  adopt(record);
   table.resumeWaiter(id);
   return toAnswer(record, time.now, table.sessionMs);
 }

@@ -19,7 +19,7 @@ import type { MonitoredStorage, MonitorOptions } from "../storage/monitored-stor
 import { monitorWrites } from "../storage/monitored-storage.ts";
 import { StateError } from "../storage/private-files.ts";
 import type { LoadedState, SavedClaim, SavedSession, SavedState, Storage } from "../storage/storage.ts";
-import { MAX_UNJOURNALED_MS, needsJournal, toSavedClaim, unjournaledLeaseMs } from "../storage/write-ahead.ts";
+import { MAX_UNJOURNALED_MS, needsJournal, unjournaledLeaseMs } from "../storage/write-ahead.ts";
 import { LocalBackend } from "./local-backend.ts";
 import type { RecoveryPlan } from "./recovery-window.ts";
 import { NO_RECOVERY } from "./recovery-window.ts";
@@ -156,7 +156,7 @@ async function openDurable(
   const close = async (): Promise<void> => {
     backend.drain();
     try {
-      await saveSnapshot(backend, registry, clock);
+      await saveSnapshot(backend, registry);
     } catch (error) {
       throw new StateError("the state could not be saved: the next start will begin with a recovery", error);
     } finally {
@@ -298,11 +298,10 @@ function createSessionPersister(storage: Storage): (session: Session) => void {
   };
 }
 
-async function saveSnapshot(backend: LocalBackend, sessions: SessionRegistry, clock: Clock): Promise<void> {
+async function saveSnapshot(backend: LocalBackend, sessions: SessionRegistry): Promise<void> {
   const { durableLog } = backend;
   await durableLog?.waitUntilIdle();
-  const now = clock.now();
-  const claims = [...backend.table.records.values()].map((record) => toSavedClaim(record, now));
+  const claims = [...backend.table.records.values()].map((record) => backend.toSavedClaim(record));
   // claims that were not reclaimed yet are missing from the table: the next start continues the recovery for the rest
   // of its time
   const clean = {

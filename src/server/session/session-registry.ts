@@ -79,7 +79,7 @@ export class SessionRegistry {
     }
     const { state, sink: replaced } = session;
     session.principal = principal;
-    session.connect(connection, isReturning(session));
+    session.connect(connection);
     session.lastHeardAt = now;
     if (state.kind !== "connected" && state.kind !== "keptAlive") {
       this.#deadlines.remove(session);
@@ -102,55 +102,65 @@ export class SessionRegistry {
   connectionLost(session: Session, connection: ClientConnection, isClosedByServer = false): void {
     session.keepSessionConnections.delete(connection);
     const { state } = session;
-    // the end of a keep-session connection does not mean that a client which has not reconnected yet is dead: its
-    // process is checked
-    if (state.kind === "restored" || state.kind === "ended") return;
-    if (state.kind === "running") return this.#deadlines.set(session, this.#clock.now());
-    if (state.kind !== "connected") return this.#clientLeft(session, false, false);
-    if (state.sink !== connection) return;
-    session.state = { kind: "keptAlive" };
-    this.#clientLeft(session, state.isReturning, isClosedByServer);
+    switch (state.kind) {
+      case "connected":
+        if (state.sink === connection) this.#clientLeft(session, isClosedByServer);
+        return;
+      case "keptAlive":
+        if (!this.#keepByRun(session)) this.#keepAliveOrEnd(session);
+        return;
+      case "disconnected":
+        this.#keepByRun(session);
+        return;
+      case "running":
+        this.#deadlines.set(session, this.#clock.now());
+        return;
+      case "restored":
+        // the client may be alive, though it has not reconnected yet: its process is checked
+        return;
+      case "ended":
+        return;
+    }
   }
 
   /** No client is connected to the session: its run, its process or its keep-session connections may keep it. */
-  #clientLeft(session: Session, wasReturning: boolean, isClosedByServer: boolean): void {
-    const run = session.isLocal ? this.#commandRuns.find(session.id) : null;
-    const now = this.#clock.now();
-    if (run !== null) {
-      session.state = {
-        kind: "running",
-        since: now,
-        run,
-        before: wasReturning ? "returning" : "connected",
-        detachment: "none",
-      };
-      // its file may be newer than the start: a client that has not reclaimed yet has nothing in the table
-      if (wasReturning) this.#listener.onRunFound?.(session, run);
-      // the run keeps held claims, but no client is left to receive a grant
-      this.#backend.endClaims(session, "waiting");
-      return this.#suspend(session, now);
-    }
+  #clientLeft(session: Session, isClosedByServer: boolean): void {
+    session.state = { kind: "keptAlive" };
+    if (this.#keepByRun(session)) return;
     // the client may have given up waiting for our handshake, as after a start with thousands of clients: its process
     // is checked
-    if (wasReturning) return this.restore(session);
-    if (session.state.kind === "disconnected") return;
-    if (session.isLocal && !isClosedByServer) {
-      // a keep-session connection keeps held claims, but no client is left to receive a grant
-      if (session.keepSessionConnections.size > 0) this.#backend.endClaims(session, "waiting");
-      else this.#endSession(session);
-      return;
-    }
-    session.state = { kind: "disconnected", since: now, hasDroppedWaiters: false };
+    if (session.reclaim === "begun") return this.restore(session);
+    if (session.isLocal && !isClosedByServer) return this.#keepAliveOrEnd(session);
+    const now = this.#clock.now();
+    session.state = { kind: "disconnected", since: now };
     this.#suspend(session, now + WAITER_GRACE_MS);
+  }
+
+  /** True if the session has a command run, which keeps its held claims from now on. */
+  #keepByRun(session: Session): boolean {
+    const run = session.isLocal ? this.#commandRuns.find(session.id) : null;
+    if (run === null) return false;
+    const now = this.#clock.now();
+    session.state = { kind: "running", since: now, run, detachment: "none" };
+    // its file may be newer than the start: a client that has not reclaimed yet has nothing in the table
+    if (session.reclaim === "begun") this.#listener.onRunFound?.(session, run);
+    // no client is left to receive a grant
+    this.#backend.endClaims(session, "waiting");
+    this.#suspend(session, now);
+    return true;
+  }
+
+  /** Its keep-session connections keep its held claims, but no client is left to receive a grant. Without them it ends. */
+  #keepAliveOrEnd(session: Session): void {
+    if (session.keepSessionConnections.size > 0) this.#backend.endClaims(session, "waiting");
+    else this.#endSession(session);
   }
 
   /** Adds a session from before this start of the server, whose client has not reclaimed its claims yet. */
   restore(session: Session, run: CommandRun | null = null): void {
     const since = this.#clock.now();
-    session.state =
-      run === null
-        ? { kind: "restored", since, hasDroppedWaiters: false }
-        : { kind: "running", since, run, before: "restored", detachment: "none" };
+    session.state = run === null ? { kind: "restored", since } : { kind: "running", since, run, detachment: "none" };
+    session.reclaim = "awaited";
     this.byId.set(session.id, session);
     this.#suspend(session, session.isLocal || run !== null ? since : since + WAITER_GRACE_MS);
   }
@@ -194,11 +204,8 @@ export class SessionRegistry {
     const silenceEndsAt = session.lastHeardAt + this.sessionMs;
     if (now >= silenceEndsAt) this.#backend.endClaims(session, "session");
     const dropWaitersAt = state.since + (state.kind === "restored" ? RETURN_TIMEOUT_MS : WAITER_GRACE_MS);
-    if (now >= dropWaitersAt && !state.hasDroppedWaiters) {
-      state.hasDroppedWaiters = true;
-      this.#backend.endClaims(session, "waiting");
-    }
     if (now < dropWaitersAt) return now < silenceEndsAt ? Math.min(dropWaitersAt, silenceEndsAt) : dropWaitersAt;
+    this.#backend.endClaims(session, "waiting");
     if (now < silenceEndsAt) return silenceEndsAt;
     // held claims have leases of their own; the session is kept as long as it has any
     if (this.#backend.hasClaims(session)) return now + this.sessionMs;
@@ -216,7 +223,7 @@ export class SessionRegistry {
       // its run may have begun while no server was running
       const run = this.#commandRuns.find(session.id);
       if (run !== null) {
-        const running: RunningState = { kind: "running", since, run, before: "restored", detachment: "none" };
+        const running: RunningState = { kind: "running", since, run, detachment: "none" };
         session.state = running;
         this.#listener.onRunFound?.(session, run);
         return this.#checkCommandRun(session, running, now);
@@ -242,7 +249,7 @@ export class SessionRegistry {
 
   /** Keeps the session's held claims as long as its run lives. */
   #checkCommandRun(session: Session, running: RunningState, now: number): number | null {
-    const { run, before } = running;
+    const { run } = running;
     const { status, nextProbeMs } = run.probe();
     const isConnected = session.keepSessionConnections.size > 0;
     // the system may stop telling for a moment, for lack of descriptors, long after the client has left
@@ -256,9 +263,9 @@ export class SessionRegistry {
     if (status === "over") {
       if (!this.#isRemainderDetached(session, running)) return now + PROBE_INTERVAL_MS;
       run.remove();
-    } else if (before === "restored") {
+    } else if (session.reclaim === "awaited") {
       // the run of a client that has not reconnected yet reports nothing any more: its process decides
-      session.state = { kind: "restored", since, hasDroppedWaiters: false };
+      session.state = { kind: "restored", since };
       return this.#nextCheckAt(session, now);
     }
     this.#endSession(session);
@@ -305,12 +312,6 @@ export class SessionRegistry {
     const state = this.#probe(pid, pidStart);
     return state === "running" || state === "stopped" ? hello : { ...hello, pid: null, pidStart: null };
   }
-}
-
-/** Whether a client that connects now has claims from before this start to reclaim. */
-function isReturning({ state, isLocal }: Session): boolean {
-  if (state.kind === "connected") return state.isReturning;
-  return isLocal && (state.kind === "restored" || (state.kind === "running" && state.before !== "connected"));
 }
 
 /** Renews claims with less than half of their lease left. Claims with ttl "session" need no renewal. */

@@ -6,17 +6,24 @@
  *   disconnected  another client has disconnected: over TCP, where a broken connection looks like a dead client, or because
  *                 the server closed its connection. Held claims last as long as their leases; grants pass over waiting
  *                 claims, which are dropped after a grace period.
- *   restored      it is known from before this start of the server, and its client has not reclaimed its claims yet. The
- *                 process of a local client is checked; another client has a longer grace period.
+ *   restored      it is known from before this start of the server, and its client is away. The process of a local client
+ *                 is checked; another client has a longer grace period.
  *   running       its client has disconnected, and its command run (command-run.ts) keeps its held claims
  *   ended         all its claims have ended
  *
- *   connected    -> keptAlive, disconnected, restored (returning clients), running, ended
- *   keptAlive    -> connected, running, ended       disconnected -> connected, running, ended
- *   restored     -> connected, running, ended       running      -> connected, restored, ended
+ * Beside it `reclaim` says what its client still has to do about claims from before this start: nothing (done), all (awaited),
+ * or the rest (begun). Which values a state has, and what follows it:
+ *
+ *   connected     done, begun    keptAlive (done), disconnected (done), restored (begun -> awaited), running, ended
+ *   keptAlive     done           connected, running, ended
+ *   disconnected  done           connected, running, ended
+ *   restored      awaited        connected (a local client: begun, another: done), running, ended
+ *   running       any            connected (awaited -> begun), restored (awaited), ended
+ *
+ * In every state the client's last reclaim turns begun into done.
  *
  * On a Unix socket the end of the last connection, also of the keep-session ones, means that the client is dead: its claims
- * are released at once, unless the server closed the connection, or the client is returning.
+ * are released at once, unless the server closed the connection, or its reclaim is not done.
  *
  * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, connected or not.
  */
@@ -42,15 +49,7 @@ export interface NotificationSink {
 }
 
 export type SessionState =
-  | {
-      readonly kind: "connected";
-      readonly sink: NotificationSink;
-      /**
-       * It was restored, and its claims are not reclaimed yet: until then the end of its connection does not count as its
-       * death.
-       */
-      readonly isReturning: boolean;
-    }
+  | { readonly kind: "connected"; readonly sink: NotificationSink }
   | { readonly kind: "keptAlive" }
   | DisconnectedState
   | RunningState
@@ -59,8 +58,6 @@ export type SessionState =
 export interface DisconnectedState {
   readonly kind: "disconnected" | "restored";
   readonly since: number;
-  /** Its waiting claims were dropped. */
-  hasDroppedWaiters: boolean;
 }
 
 export interface RunningState {
@@ -68,8 +65,6 @@ export interface RunningState {
   /** When the run was last known to live. */
   since: number;
   readonly run: CommandRun;
-  /** What the client was before; "returning": connected, but without its claims. */
-  readonly before: "connected" | "returning" | "restored";
   /** Whether its claims are detached on disk for the remaining time of `--hold-at-least`, after its end. */
   detachment: "none" | "pending" | "done";
 }
@@ -84,6 +79,8 @@ export class Session {
   /** The principal of the last handshake. */
   principal: Principal = ANONYMOUS;
   state: SessionState;
+  /** Whether its client has reclaimed its claims from before this start of the server. */
+  reclaim: "done" | "awaited" | "begun" = "done";
   readonly keepSessionConnections: Set<NotificationSink> = new Set();
   /** Its claims in the lock table. */
   readonly records: LinkedList<ClaimRecord<Session>> = new LinkedList();
@@ -101,7 +98,7 @@ export class Session {
     this.pid = hello.pid;
     this.pidStart = hello.pidStart;
     this.lastHeardAt = now;
-    this.state = { kind: "disconnected", since: now, hasDroppedWaiters: false };
+    this.state = { kind: "disconnected", since: now };
   }
 
   /** Where notifications go; null: no client is connected. */
@@ -113,15 +110,15 @@ export class Session {
     return this.state.kind === "ended";
   }
 
-  connect(sink: NotificationSink, isReturning = false): void {
-    this.state = { kind: "connected", sink, isReturning };
+  connect(sink: NotificationSink): void {
+    this.state = { kind: "connected", sink };
+    // the end of a remote connection does not count as the death of its client, reclaimed or not
+    this.reclaim = this.isLocal && this.reclaim !== "done" ? "begun" : "done";
   }
 
-  /** The client has reclaimed all its claims. Its connection may have ended meanwhile. */
+  /** The client has reclaimed all its claims. Its connection may have ended meanwhile, and its reclaim begin again. */
   markReclaimed(): void {
-    const { state } = this;
-    if (state.kind === "connected") this.connect(state.sink);
-    else if (state.kind === "running" && state.before === "returning") this.state = { ...state, before: "connected" };
+    if (this.reclaim === "begun") this.reclaim = "done";
   }
 
   end(): void {
@@ -130,18 +127,17 @@ export class Session {
 }
 
 /** Makes the session the owner of a claim in the table; a detached claim has no owner. */
-export function assignOwner(record: ClaimRecord<Session>, session: Session): void {
+export function linkToSession(record: ClaimRecord<Session>, session: Session): void {
   if (record.isDetached) return;
   record.owner = session;
   if (record.ownerList === session.records) return;
-  clearOwner(record);
-  record.notifyOnRemoval = true;
+  unlinkFromSession(record);
   record.ownerList = session.records;
   record.ownerList.push(record);
 }
 
 /** Removes a claim from the list of its session. */
-export function clearOwner(record: ClaimRecord<Session>): void {
+export function unlinkFromSession(record: ClaimRecord<Session>): void {
   record.ownerList?.remove(record);
   record.ownerList = null;
 }

@@ -60,6 +60,8 @@ export class DurableLog {
   /** The claims of the journal after all pending writes. */
   readonly #claims = new Map<ClaimId, SavedClaim>();
   #recordCount: number;
+  /** A write of the journal has failed: what it has on disk is unknown until it is rewritten. */
+  #mustRewriteJournal = false;
   #queue: QueuedRecord[] = [];
   /** Ended claims that the journal on disk may still have: those that no write has taken yet, and those of the current write. */
   #unwrittenDrops = new Set<ClaimId>();
@@ -149,7 +151,12 @@ export class DurableLog {
     return this.#append({ drop: id });
   }
 
-  /** True if this ended claim would come back after a crash, as far as known. */
+  /** True if the claim would come back after a crash, as far as known. */
+  mayComeBack(id: ClaimId): boolean {
+    return this.#claims.has(id) || this.isDropPending(id);
+  }
+
+  /** The same for an ended claim. */
   isDropPending(id: ClaimId): boolean {
     return this.#unwrittenDrops.has(id) || this.#currentDrops.has(id);
   }
@@ -184,12 +191,12 @@ export class DurableLog {
 
   /** True if a write has failed and was not made up for yet. */
   get isFailing(): boolean {
-    return this.#recordCount === Number.POSITIVE_INFINITY || (this.#pendingSave === null && this.#isBehind());
+    return this.#mustRewriteJournal || (this.#pendingSave === null && this.#isBehind());
   }
 
   /** Repeats failed writes, which would otherwise stay undone until another write is requested. */
   async retry(): Promise<void> {
-    if (this.#recordCount === Number.POSITIVE_INFINITY) void this.#beginNextWrite(); // awaited below
+    if (this.#mustRewriteJournal) void this.#beginNextWrite(); // awaited below
     if (this.#isBehind()) this.#pendingSave ??= this.#save();
     await Promise.all([this.#pendingSave, this.#nextWrite]);
   }
@@ -284,10 +291,11 @@ export class DurableLog {
     this.#unwrittenDrops = new Set();
     try {
       this.#recordCount += queued.length;
-      if (this.#recordCount > 2 * this.#claims.size + COMPACTION_SLACK) {
+      if (this.#mustRewriteJournal || this.#recordCount > 2 * this.#claims.size + COMPACTION_SLACK) {
         const claims = [...this.#claims.values()];
         await this.#storage.rewriteJournal(claims.map((put) => ({ put })));
         this.#recordCount = claims.length;
+        this.#mustRewriteJournal = false;
       } else {
         await this.#storage.appendJournal(
           queued.map(({ record }) => record),
@@ -299,7 +307,7 @@ export class DurableLog {
       // a failed put is refused; a failed drop is done at once in the room kept for it, or else by the next write
       for (const { record, previous } of [...queued].reverse())
         if ("put" in record) this.#rollBack(record.put, previous);
-      this.#recordCount = Number.POSITIVE_INFINITY;
+      this.#mustRewriteJournal = true;
       await this.#writeDropsAlone();
       throw this.#toRequestError(error);
     }

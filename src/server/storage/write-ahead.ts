@@ -39,24 +39,29 @@ export function needsJournal(ttlMs: number | "session"): boolean {
   return ttlMs !== "session" && ttlMs > MAX_UNJOURNALED_MS;
 }
 
-/** The owner of a claim, as far as it is saved: a session. */
-export interface ClaimOwner {
-  readonly id: string;
-}
-
 /** A claim and the answer about it. */
-export interface ClaimAnswer {
+export interface ClaimAnswer<Owner> {
   /** undefined: no claim in the table. */
-  readonly record: ClaimRecord<ClaimOwner> | undefined;
+  readonly record: ClaimRecord<Owner> | undefined;
   readonly answer: Answer | undefined;
 }
 
 /** What is on disk at the start, and where to write the rest. */
 export type DurableState = Pick<DurableLogOptions, "storage" | "state" | "isRecovering" | "journal">;
 
-export class WriteAhead {
+export interface WriteAheadOptions<Owner> {
+  readonly durableState: DurableState;
+  readonly table: LockTable<Owner>;
+  readonly clock: Clock;
+  /** The claim as it is to be saved now. */
+  readonly toSavedClaim: (record: ClaimRecord<Owner>) => SavedClaim;
+  /** Called when grants may have become possible outside a call. */
+  readonly onChange: () => void;
+}
+
+export class WriteAhead<Owner> {
   readonly durableLog: DurableLog;
-  readonly #table: LockTable<ClaimOwner>;
+  readonly #table: LockTable<Owner>;
   readonly #clock: Clock;
   /** Pending journal writes. */
   readonly #writes = new Map<ClaimId, Promise<void>>();
@@ -65,12 +70,13 @@ export class WriteAhead {
   #retryAt = Number.POSITIVE_INFINITY;
   /** When to write that the longest lease has become shorter; Infinity: it has not. */
   #lowerAt = Number.POSITIVE_INFINITY;
+  readonly #toSavedClaim: (record: ClaimRecord<Owner>) => SavedClaim;
   readonly #onChange: () => void;
 
-  /** onChange: called when grants may have become possible outside a call. */
-  constructor(durableState: DurableState, table: LockTable<ClaimOwner>, clock: Clock, onChange: () => void) {
+  constructor({ durableState, table, clock, toSavedClaim, onChange }: WriteAheadOptions<Owner>) {
     this.#table = table;
     this.#clock = clock;
+    this.#toSavedClaim = toSavedClaim;
     this.#onChange = onChange;
     const onFailure = (): void => {
       this.#retryAt = clock.now() + RETRY_MS;
@@ -120,7 +126,7 @@ export class WriteAhead {
    * To be called before a client may learn the answer. It is changed if the claim ended, or was revoked, during the write.
    * @throws (rejects) RequestError if the disk fails
    */
-  persist(record: ClaimRecord<ClaimOwner>, answer: Answer): MaybePromise<Answer> {
+  persist(record: ClaimRecord<Owner>, answer: Answer): MaybePromise<Answer> {
     const write = this.#writeGrant(record);
     return write === null ? answer : write.then(() => this.#confirmAnswer(answer, record));
   }
@@ -129,7 +135,7 @@ export class WriteAhead {
    * The same for the answers of one call. If some need no write, the wait for the others is short and a failure is not
    * passed on: answers without a completed write are undefined.
    */
-  persistAll(claimAnswers: readonly ClaimAnswer[]): MaybePromise<readonly (Answer | undefined)[]> {
+  persistAll(claimAnswers: readonly ClaimAnswer<Owner>[]): MaybePromise<readonly (Answer | undefined)[]> {
     const writes = claimAnswers.map(({ record, answer }) =>
       record === undefined || answer === undefined || answer.state === "none" ? null : this.#writeGrant(record),
     );
@@ -139,7 +145,7 @@ export class WriteAhead {
   }
 
   async #answerAfterWrites(
-    claimAnswers: readonly ClaimAnswer[],
+    claimAnswers: readonly ClaimAnswer<Owner>[],
     writes: readonly (Promise<void> | null)[],
   ): Promise<readonly (Answer | undefined)[]> {
     const written = new Set<Promise<void>>();
@@ -149,12 +155,12 @@ export class WriteAhead {
     return claimAnswers.map(({ record, answer }, index) => {
       const write = writes[index] as Promise<void> | null;
       if (write === null) return answer;
-      return written.has(write) ? this.#confirmAnswer(answer as Answer, record as ClaimRecord<ClaimOwner>) : undefined;
+      return written.has(write) ? this.#confirmAnswer(answer as Answer, record as ClaimRecord<Owner>) : undefined;
     });
   }
 
   /** The write that must succeed before the client may learn that it is the holder; null: none. */
-  #writeGrant(record: ClaimRecord<ClaimOwner>): Promise<void> | null {
+  #writeGrant(record: ClaimRecord<Owner>): Promise<void> | null {
     if (!record.isHeld || !(record.isDetached || needsJournal(record.claim.ttlMs))) return null;
     const { id } = record.claim;
     // the revocation must be on disk, too: otherwise the claim would come back as a valid one
@@ -163,7 +169,7 @@ export class WriteAhead {
   }
 
   /** The answer, if it is still true after the write: meanwhile the claim may have ended or been revoked. */
-  #confirmAnswer(answer: Answer, record: ClaimRecord<ClaimOwner>): Answer {
+  #confirmAnswer(answer: Answer, record: ClaimRecord<Owner>): Answer {
     const { records, tombstones } = this.#table;
     const { id } = record.claim;
     if (records.get(id) !== record) return tombstones.noneAnswer(id);
@@ -172,11 +178,9 @@ export class WriteAhead {
   }
 
   /** Writes the current state of a claim to the journal. */
-  #write(record: ClaimRecord<ClaimOwner>): Promise<void> {
+  #write(record: ClaimRecord<Owner>): Promise<void> {
     const { id } = record.claim;
-    record.isJournaled = true;
-    record.notifyOnRemoval = true;
-    const written = this.durableLog.put(toSavedClaim(record, this.#clock.now())).finally(() => {
+    const written = this.durableLog.put(this.#toSavedClaim(record)).finally(() => {
       if (this.#writes.get(id) === written) this.#writes.delete(id);
     });
     this.#writes.set(id, written);
@@ -187,7 +191,7 @@ export class WriteAhead {
    * The same for a claim that was just detached. If the write fails it is not detached: `restoreOwner` returns it to
    * its session.
    */
-  async persistDetached(record: ClaimRecord<ClaimOwner>, restoreOwner: () => void): Promise<void> {
+  async persistDetached(record: ClaimRecord<Owner>, restoreOwner: () => void): Promise<void> {
     // the client repeats the call because it had no answer: the claim is detached on disk, whatever another write would
     // do
     if (this.durableLog.hasDetached(record.claim.id)) return this.#writes.get(record.claim.id);
@@ -203,7 +207,7 @@ export class WriteAhead {
    * again. null: nothing is to be written.
    * @throws (rejects) RequestError if the disk fails
    */
-  persistRevocations(records: readonly ClaimRecord<ClaimOwner>[]): Promise<unknown> | null {
+  persistRevocations(records: readonly ClaimRecord<Owner>[]): Promise<unknown> | null {
     const writes: Promise<void>[] = [];
     const endedIds: ClaimId[] = [];
     for (const record of records) {
@@ -216,9 +220,10 @@ export class WriteAhead {
     return writes.length === 0 ? null : Promise.all(writes);
   }
 
-  /** Removes an ended claim from the journal. The caller does not wait for the write. */
-  removeFromJournal(record: ClaimRecord<ClaimOwner>): void {
-    this.durableLog.drop(record.claim.id).catch(ignore);
+  /** Removes an ended claim from the journal, if that has it. The caller does not wait for the write. */
+  removeFromJournal(record: ClaimRecord<Owner>): void {
+    const { id } = record.claim;
+    if (this.durableLog.has(id)) this.durableLog.drop(id).catch(ignore);
   }
 
   advance(now: number): void {
@@ -286,17 +291,4 @@ export class WriteAhead {
 export function unjournaledLeaseMs(ttlMs: number | "session", sessionMs: number): number {
   if (ttlMs === "session") return sessionMs;
   return needsJournal(ttlMs) ? 0 : ttlMs;
-}
-
-/** The saved form of a claim in its current state. */
-export function toSavedClaim(record: ClaimRecord<ClaimOwner>, now: number): SavedClaim {
-  const { claim, token, tokenCount: tokens, arrival, isDetached: detached, account: by } = record;
-  const leftMs = claim.ttlMs === "session" ? 0 : Math.max(record.expiresAt - now, 0);
-  const session = record.owner?.id ?? null;
-  // an earlier version reads any non-empty value as true
-  const revoked = record.revokeReason === "revoked" ? true : (record.revokeReason ?? false);
-  const { maxHoldTimer } = record;
-  const ownership = { session, ...(by !== "" && { by }) };
-  const holdLimit = maxHoldTimer !== null && { holdLeftMs: Math.max(maxHoldTimer.endsAt - now, 0) };
-  return { claim, token, tokens, leftMs, arrival, detached, revoked, ...ownership, ...holdLimit };
 }

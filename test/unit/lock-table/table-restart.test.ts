@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
@@ -90,24 +91,26 @@ test("of conflicting asserted holds the one with the higher token stays, on ever
   expect(assertHeld("a", "a", 5)).toBe(true);
 });
 
-test("the end of a claim marked as kept is reported, however it ends", () => {
-  const removedIds: string[] = [];
-  const fixture = new TableFixture(new LockTable({ onRemoved: ({ claim }) => removedIds.push(claim.id) }));
-  for (const id of ["a", "b", "c", "d"]) fixture.claimState(id, id);
-  for (const id of ["a", "b", "c"]) fixture.table.records.get(id)!.notifyOnRemoval = true;
+test("each claim is reported when it enters the table and when it leaves it, however it ends", () => {
+  const present: string[] = [];
+  const onAdded = ({ claim }: ClaimRecord): void => void present.push(claim.id);
+  const onRemoved = ({ claim }: ClaimRecord): void => void present.splice(present.indexOf(claim.id), 1);
+  const fixture = new TableFixture(new LockTable({ tokenCeiling: 2e15, onAdded, onRemoved }));
+  for (const id of ["a", "b", "c"]) fixture.claimState(id, id);
+  fixture.claimState("waiting", "a");
+  expect(present).toEqual(["a", "b", "c", "waiting"]);
   fixture.release("a");
   fixture.revoke("b", fixture.token("b"), true);
-  fixture.release("d");
-  expect(removedIds).toEqual(["a", "b"]);
+  expect(present).toEqual(["c", "waiting"]);
+  // admitted, and removed at once because its token would reach the ceiling
+  expect(fixture.claimState("d", "d", { wait: false, floor: BigInt(3e15) })).toBe("none");
+  expect(present).toEqual(["c", "waiting"]);
   fixture.advance(TTL_MS);
-  expect(removedIds).toEqual(["a", "b", "c"]);
-});
-
-test("a table without an observer forgets kept claims as well", () => {
-  const fixture = new TableFixture();
-  fixture.claimState("a", "k");
-  fixture.table.records.get("a")!.notifyOnRemoval = true;
-  expect(fixture.release("a")).toBe(true);
+  expect(present).toEqual([]);
+  const loser = { token: 5, tokenCount: 1, remainingMs: TTL_MS };
+  fixture.table.reclaim(makeClaim("high", "k"), { owner: null }, { ...loser, token: 6 });
+  fixture.table.reclaim(makeClaim("low", "k"), { owner: null }, loser);
+  expect(present).toEqual(["high"]);
 });
 
 test("asserted holds that can share all stay, and a hold asserted twice counts once", () => {

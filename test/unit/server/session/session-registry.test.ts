@@ -299,7 +299,7 @@ test("restored client that connects, and is cut off before it has reclaimed, is 
   fixture.restore(session);
   const connection = fixture.connect();
   fixture.open(connection, session.id);
-  expect(session.state).toMatchObject({ kind: "connected", isReturning: true });
+  expect([session.state.kind, session.reclaim]).toEqual(["connected", "begun"]);
   fixture.registry.connectionLost(session, connection);
   await fixture.advance(1_000);
   expect([listRemaining().length, session.state.kind]).toEqual([3, "restored"]);

@@ -3,11 +3,11 @@
 import { expect, test } from "vitest";
 import type { ClaimRecord } from "../../../../src/lock-table/key-queue.ts";
 import { LockTable } from "../../../../src/lock-table/table.ts";
-import { assignOwner, Session } from "../../../../src/server/session/session.ts";
+import { toSavedClaim } from "../../../../src/server/local/saved-claims.ts";
+import type { Session } from "../../../../src/server/session/session.ts";
 import { CEILING_LEAD_MICROS } from "../../../../src/server/storage/durable-log.ts";
-import { toSavedClaim, unjournaledLeaseMs, WriteAhead } from "../../../../src/server/storage/write-ahead.ts";
+import { unjournaledLeaseMs, WriteAhead } from "../../../../src/server/storage/write-ahead.ts";
 import type { Answer, Claim } from "../../../../src/spi/driver.ts";
-import { randomId } from "../../../../src/util/ids.ts";
 import { FakeClock, flushEventLoop } from "../../../support/fake-clock.ts";
 import { makeClaim } from "../../../support/server-fixture.ts";
 import { MemoryStorage } from "../../../support/server-harness.ts";
@@ -18,7 +18,7 @@ class Fixture {
   readonly clock = new FakeClock();
   readonly storage = new MemoryStorage();
   readonly table: LockTable<Session>;
-  readonly writeAhead: WriteAhead;
+  readonly writeAhead: WriteAhead<Session>;
   changes = 0;
 
   /** aheadMicros: how far the token ceiling on disk is ahead of the clock. */
@@ -35,8 +35,14 @@ class Fixture {
     };
     const durableState = { storage: this.storage, state, isRecovering: false, journal: [] };
     this.table = new LockTable<Session>({ tokenCeiling: ceiling });
-    this.writeAhead = new WriteAhead(durableState, this.table, this.clock, () => {
-      this.changes++;
+    this.writeAhead = new WriteAhead({
+      durableState,
+      table: this.table,
+      clock: this.clock,
+      toSavedClaim: (record) => toSavedClaim(record, this.clock.now(), undefined),
+      onChange: () => {
+        this.changes++;
+      },
     });
   }
 
@@ -269,32 +275,6 @@ test("the removal from the journal is not waited for, and may fail", async () =>
   fixture.writeAhead.removeFromJournal(record);
   await flushEventLoop();
   expect(fixture.writeAhead.durableLog.isFailing).toBe(true);
-});
-
-test("the saved form has what is left of the lease and of maxHold, the owner and the account", () => {
-  const fixture = new Fixture();
-  const now = fixture.clock.now();
-  const { record } = fixture.place(makeClaim("k", { ttlMs: 1_000 }));
-  expect(toSavedClaim(record, now + 5_000)).toEqual({
-    claim: record.claim,
-    token: record.token,
-    tokens: 1,
-    leftMs: 0,
-    arrival: record.arrival,
-    detached: false,
-    revoked: false,
-    session: null,
-  });
-  const session = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, true, now);
-  assignOwner(record, session);
-  record.account = "ana";
-  record.maxHoldTimer = { dueAt: now + 200, endsAt: now + 700, heapIndex: 0 };
-  record.revokeReason = "maxHold";
-  const expected = { leftMs: 900, session: session.id, by: "ana", holdLeftMs: 600, revoked: "maxHold" };
-  expect(toSavedClaim(record, now + 100)).toMatchObject(expected);
-  record.revokeReason = "revoked";
-  expect(toSavedClaim(record, now).revoked).toBe(true);
-  expect(toSavedClaim(fixture.place(makeClaim("s", { ttlMs: "session" })).record, now).leftMs).toBe(0);
 });
 
 test("a restart waits for short leases and for sessions, not for leases that are in the journal", () => {
