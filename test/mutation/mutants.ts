@@ -915,7 +915,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a run that began while no server was there, overlooked when its wrapper dies between hello and reclaim",
     file: "src/server/session/session-registry.ts",
-    find: "if (wasReturning) this.#listener.onRunFound?.(session, run);",
+    find: 'if (session.reclaim === "begun") this.#listener.onRunFound?.(session, run);',
     replace: "",
     tests: "test/integration/server/command-runs.test.ts",
   },

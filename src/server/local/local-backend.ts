@@ -137,20 +137,12 @@ export class LocalBackend implements Backend {
             onChange: () => this.#onChange(),
           });
     this.#claimLister = new ClaimLister(this.table, clock);
-    const onRecoveryEnd = (): void => {
-      this.#writeAhead?.durableLog.finishRecovery();
-      if (this.#isDraining) return;
-      this.table.resumeGrants();
-      if (this.#isPauseLogged) this.#log("recovery is over: new locks are granted");
-      this.#isPauseLogged = false;
-    };
-    const onOutdatedState = (): void => this.#onOutdatedState();
     this.recoveryWindow = new RecoveryWindow({
       table: this.table,
       clock,
       plan: recoveryPlan,
-      onEnd: onRecoveryEnd,
-      onOutdatedState,
+      onEnd: () => this.#onRecoveryEnd(),
+      onOutdatedState: () => this.#onOutdatedState(),
     });
     // until start(): claims loaded from disk must not be admitted a second time
     this.table.pauseGrants();
@@ -412,6 +404,14 @@ export class LocalBackend implements Backend {
   drain(): void {
     this.#isDraining = true;
     this.table.pauseGrants();
+  }
+
+  #onRecoveryEnd(): void {
+    this.#writeAhead?.durableLog.finishRecovery();
+    if (this.#isDraining) return;
+    this.table.resumeGrants();
+    if (this.#isPauseLogged) this.#log("recovery is over: new locks are granted");
+    this.#isPauseLogged = false;
   }
 
   #onOutdatedState(): void {

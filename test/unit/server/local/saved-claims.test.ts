@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import type { ClaimRecord } from "../../../../src/lock-table/key-queue.ts";
 import { LockTable } from "../../../../src/lock-table/table.ts";
 import { restoreClaim, toSavedClaim } from "../../../../src/server/local/saved-claims.ts";
-import { Session } from "../../../../src/server/session/session.ts";
+import { linkToSession, Session } from "../../../../src/server/session/session.ts";
 import type { Claim } from "../../../../src/spi/driver.ts";
 import { randomId } from "../../../../src/util/ids.ts";
 import { makeClaim } from "../../../support/server-fixture.ts";
@@ -16,7 +16,9 @@ function createSession(): Session {
 }
 
 function place(claim: Claim, owner: Session | null = null, account = ""): ClaimRecord<Session> {
-  return new LockTable<Session>().enqueue(claim, { owner, account }, TIME) as ClaimRecord<Session>;
+  const record = new LockTable<Session>().enqueue(claim, { owner, account }, TIME) as ClaimRecord<Session>;
+  if (owner !== null) linkToSession(record, owner);
+  return record;
 }
 
 test("the saved form has what is left of the lease and of maxHold, the owner and the account", () => {
@@ -42,16 +44,15 @@ test("the saved form has what is left of the lease and of maxHold, the owner and
 });
 
 test("a restored claim is what was saved: held, detached, revoked, or waiting", () => {
-  const session = createSession();
-  const held = place(makeClaim("k", { ttlMs: 5_000 }), session, "ana");
-  held.isDetached = true;
-  held.revokeReason = "revoked";
-  const waiting = { ...toSavedClaim(place(makeClaim("k"), session, "ben"), TIME.now, undefined), token: 0, arrival: 7 };
   const table = new LockTable<Session>();
   table.advance(TIME);
   table.pauseGrants();
+  const held = place(makeClaim("k", { ttlMs: 5_000 }), null, "ana");
+  held.isDetached = true;
+  held.revokeReason = "revoked";
+  const waiting = { ...toSavedClaim(place(makeClaim("k")), TIME.now, undefined), token: 0, tokens: 0, arrival: 7 };
   for (const saved of [toSavedClaim(held, TIME.now, undefined), waiting]) {
-    const record = restoreClaim(table, saved, session, TIME) as ClaimRecord<Session>;
+    const record = restoreClaim(table, saved, null, TIME) as ClaimRecord<Session>;
     expect(toSavedClaim(record, TIME.now, undefined)).toEqual(saved);
   }
 });
