@@ -279,6 +279,13 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/mysql/session-settings.test.ts",
   },
   {
+    name: "on MariaDB, a former primary that goes on granting to accounts that read_only does not bind",
+    file: "src/drivers/sql/mysql/read-only.ts",
+    find: "concat(@@global.read_only) not in ('0', 'OFF')",
+    replace: "false",
+    tests: "test/integration/mysql/role-switch.test.ts",
+  },
+  {
     name: "on MariaDB, a server whose clock follows each session that is used",
     file: "src/drivers/sql/mysql/prepare-database.ts",
     find: "    await verifyClock(connection);\n",

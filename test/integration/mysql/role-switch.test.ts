@@ -50,8 +50,10 @@ function toRow(pool: PoolLike): Row {
   };
 }
 
-const ROWS: Readonly<Record<string, (url: string) => Row>> = {
+/** `rootUrl`: of an account that `read_only` does not bind. */
+const ROWS: Readonly<Record<string, (url: string, rootUrl: string) => Row>> = {
   "a url": (url) => ({ driver: mysqlFromUrl(url, OPTIONS) }),
+  "a url of root": (_, rootUrl) => ({ driver: mysqlFromUrl(rootUrl, OPTIONS) }),
   "a pool of mysql2": (url) => toRow(createPool({ uri: url, connectionLimit: POOL_SIZE })),
   "a pool of mariadb": (url) => {
     const { hostname: host, port, username: user, password, pathname } = new URL(url);
@@ -68,6 +70,7 @@ withMariaDb(
     let replica: MariaDbReplica;
     /** The url of a user without the right to write to a server that only reads. */
     let url: string;
+    let rootUrl: string;
     beforeAll(async () => {
       database = await server().freshDatabase();
       replica = await startMariaDbReplica(server());
@@ -77,6 +80,7 @@ withMariaDb(
       proxy = await tcpProxy(target);
       const { port } = proxy.address as { readonly port: number };
       url = database.urlOf("app", "secret").replace(`:${server().port}/`, `:${port}/`);
+      rootUrl = database.url.replace(`:${server().port}/`, `:${port}/`);
       return async () => {
         await proxy.close();
         await replica.dispose();
@@ -85,7 +89,7 @@ withMariaDb(
 
     test("the primary is found, the holder keeps its lock, and a transaction of the user is not ended", async () => {
       const clients = Object.entries(ROWS).map(([name, create]) => {
-        const row = create(url);
+        const row = create(url, rootUrl);
         return { name, ...row, locks: createLocks(row.driver, { ttl: "20s", order: "strict" }) };
       });
       onTestFinished(async () => {
@@ -114,6 +118,13 @@ withMariaDb(
         }),
       );
       expect(times.filter(([, ms]) => ms >= FOUND_MS)).toEqual([]);
+      for (const { name, locks } of clients) await locks.acquire(`${name} next`);
+      const rival = createLocks(mysqlFromUrl(database.url.replace(`:${server().port}/`, `:${replica.port}/`), OPTIONS));
+      onTestFinished(() => rival.close());
+      const seen = await Promise.all(
+        clients.map(async ({ name }) => [name, (await rival.tryAcquire(`${name} next`)) === null]),
+      );
+      expect(seen, "locks that the new primary has granted").toEqual(clients.map(({ name }) => [name, true]));
       for (const commit of commits) await commit?.();
       expect(await Promise.all(held.map((lock) => lock.release()))).toEqual(held.map(() => true));
     }, 60_000);

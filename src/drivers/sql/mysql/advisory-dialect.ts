@@ -11,6 +11,7 @@ import type { SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/type
 import type { MysqlAdvisoryWarning } from "./advisory-options.ts";
 import { checkCluster, checkConnections, checkRole, checkVersion } from "./diagnostics.ts";
 import { explainError } from "./errors.ts";
+import { IS_READ_ONLY } from "./read-only.ts";
 import type { ServerVariables } from "./server-variables.ts";
 import { readVariables } from "./server-variables.ts";
 
@@ -19,14 +20,14 @@ const MAX_NAME_LENGTH = 64;
 /** Begins the names of locks, so that people see whose they are. */
 const NAME_PREFIX = "holdfast:";
 
-const IDENTIFY = "select connection_id() as id, @@global.read_only as read_only";
+const IDENTIFY = `select connection_id() as id, ${IS_READ_ONLY} as read_only`;
 
 /** What a call of GET_LOCK or RELEASE_LOCK never returns. */
 const NOT_MARKED = -1;
 
 /** Its number too: some proxies repeat what was set in each session that they use. */
 const IS_MARKED = "@holdfast_session = ? and connection_id() = ?";
-const PROBE = `select if(${IS_MARKED}, @@global.read_only, null) as read_only`;
+const PROBE = `select if(${IS_MARKED}, ${IS_READ_ONLY}, null) as read_only`;
 const TRY_LOCK = createStatement("get_lock(?, 0)");
 const WAIT_FOR_LOCK = createStatement("get_lock(?, ?)");
 const UNLOCK = createStatement("release_lock(?)");

@@ -4,6 +4,7 @@ import { BUCKET_COUNT, expandNames, MYSQL_LAYOUT_VERSION, splitStatements, toNam
 import { LEASE_NOW, NOW } from "./clock.ts";
 import type { MysqlLocation } from "./options.ts";
 import { resolveLocation, validateLocation } from "./options.ts";
+import { IS_READ_ONLY } from "./read-only.ts";
 import { ROW_WORDS } from "./row-format.ts";
 import ADD_TOMBSTONE from "./sql/add_tombstone.sql";
 import CHECK_DATA_LOSS from "./sql/check_data_loss.sql";
@@ -29,7 +30,7 @@ import WALK from "./sql/walk.sql";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 14;
+export const REVISION = 15;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
@@ -75,6 +76,7 @@ const CONSTANTS: Readonly<Record<string, string>> = {
   revision: `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`,
   now: NOW,
   lease_now: LEASE_NOW,
+  is_read_only: IS_READ_ONLY,
   ...ROW_WORDS,
 };
 

@@ -37,7 +37,8 @@ export async function readVariables(connection: Pick<SqlConnection, "query">): P
     product: /mariadb/i.test(get("version") + get("version_comment")) ? "MariaDB" : "MySQL",
     version,
     get,
-    isOn: (name) => /^(?:ON|1)$/i.test(get(name)),
+    // read_only has other words than ON from MariaDB 12.0 on
+    isOn: (name) => !/^(?:OFF|0|)$/i.test(get(name)),
   };
 }
 
