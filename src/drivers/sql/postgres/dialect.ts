@@ -32,7 +32,7 @@ import type { PushState } from "./diagnostics.ts";
 import { diagnose, UNREACHABLE } from "./diagnostics.ts";
 import { breaksConnection, explainError, isReadOnlyError } from "./errors.ts";
 import { Listener } from "./listener.ts";
-import { expandStatement } from "./migration.ts";
+import { expandStatement, RECALL } from "./migration.ts";
 import type { PostgresLocation, PostgresOptions } from "./options.ts";
 import { resolveLocation } from "./options.ts";
 import { isSettingError, queryPlain } from "./plain-transaction.ts";
@@ -259,8 +259,8 @@ class PostgresSession implements DialectSession {
 
   /** How the claim learns that another one waits, as the table has it (schema.sql). */
   #toRecall({ recall }: ClaimRow): number {
-    if (!recall) return 0;
-    return this.#pushesRecalls ? 2 : 1;
+    if (!recall) return RECALL.none;
+    return this.#pushesRecalls ? RECALL.byPush : RECALL.byReply;
   }
 
   #createListener(): Listener | null {

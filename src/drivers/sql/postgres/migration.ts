@@ -33,7 +33,7 @@ import WALK from "./sql/walk.sql";
  * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 9;
+export const REVISION = 10;
 
 /**
  * The oldest revision of a library that can call the functions: raise it to REVISION when parameters change, or when a reply
@@ -51,6 +51,9 @@ const OLDEST_CALLER = 2;
  */
 const FUNCTION_SETTINGS =
   "set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_indexscan = on set enable_sort = off set jit = off set lock_timeout = 4000";
+
+/** How a claim that is held learns that another one waits: the column recall (schema.sql). */
+export const RECALL = { none: 0, byReply: 1, byPush: 2 } as const;
 
 /** In the order of creation. */
 const FUNCTIONS: readonly string[] = [
@@ -97,6 +100,8 @@ export function expandStatement(text: string, { schema, prefix }: PostgresLocati
         return String(REVISION);
       case "oldest_caller":
         return String(OLDEST_CALLER);
+      case "recall_by_push":
+        return String(RECALL.byPush);
       case "settings":
         return FUNCTION_SETTINGS;
       case "schema":

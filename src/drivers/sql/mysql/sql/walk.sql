@@ -25,20 +25,25 @@ begin
   declare v_permits, v_limit, v_count int;
   declare v_state char(1) character set ascii;
   declare v_ttl, v_front_expires bigint;
-  -- there are numbers; they are those of this key; they still count
-  declare v_has_numbers, v_is_own, v_is_counted boolean;
+  -- those in the bucket's row (schema.sql): 'own': of this key; 'other': of another key; 'stale': they no longer count; 'none'
+  declare v_numbers varchar(5) character set ascii;
+  declare v_key varbinary(512);
   declare v_is_changed boolean default false;
   declare v_used, v_waits_from, v_next_expiry, v_counted bigint;
   set o_used = 0, o_front = null, o_next = null, o_is_stale = false;
-  select used is not null, used is not null and `key` = p_key, used, waits_from, next_expiry, counted
-    into v_has_numbers, v_is_own, v_used, v_waits_from, v_next_expiry, v_counted from {buckets} where bucket = p_bucket;
+  select `key`, used, waits_from, next_expiry, counted into v_key, v_used, v_waits_from, v_next_expiry, v_counted
+    from {buckets} where bucket = p_bucket;
   -- after a loss of data the rows may be gone; before v_counted the clock has stepped back
-  set v_is_counted = v_has_numbers and p_may_grant and p_now >= v_counted and p_now < v_next_expiry;
-  if v_is_own and v_is_counted then
+  set v_numbers = case
+    when v_used is null then 'none'
+    when not p_may_grant or p_now < v_counted or p_now >= v_next_expiry then 'stale'
+    when v_key = p_key then 'own'
+    else 'other' end;
+  if v_numbers = 'own' then
     set o_used = v_used - p_freed, o_next = v_next_expiry, v_arrival = v_waits_from - 1, v_is_changed = p_freed > 0;
   else
     -- a caller that has the bucket's lock reads all rows again, and writes the numbers
-    set o_is_stale = v_is_own and not p_may_write, v_counted = p_now, v_waits_from = v_arrival, v_is_changed = not v_is_counted;
+    set o_is_stale = v_numbers = 'stale' and v_key = p_key and not p_may_write, v_counted = p_now, v_waits_from = v_arrival;
   end if;
   rows_of_key: while not o_is_stale do
     set v_id = null;
@@ -80,7 +85,7 @@ begin
     end if;
   end while;
   -- the numbers of another key stay while they count
-  if p_may_write and v_is_changed and (v_is_own or not v_is_counted) and (o_used > 0 or v_has_numbers) then
+  if p_may_write and (v_numbers = 'stale' or v_numbers = 'none' and o_used > 0 or v_numbers = 'own' and v_is_changed) then
     update {buckets} set `key` = p_key, used = if(o_used > 0, o_used, null), waits_from = v_waits_from, next_expiry = coalesce(o_next, 0),
       counted = v_counted where bucket = p_bucket;
   end if;

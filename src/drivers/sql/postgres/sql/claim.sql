@@ -20,7 +20,7 @@ declare
   v_token bigint;
   v_first bigint;
   v_pushes text[] := '{}';
-  f record;
+  front record;
 begin
   -- as another key this one would be free
   if pg_catalog.pg_client_encoding() <> 'UTF8' then
@@ -28,8 +28,8 @@ begin
   end if;
   if not p_wait then
     -- a refusal changes nothing, so it needs no lock. Restates the admission rule
-    f := {read_front}(p_key, p_bucket, {read_clock}());
-    if not f.is_walk_due and (f.used + p_permits > p_limit or f.blocked_at is not null and p_max_ttl = 0)
+    front := {read_front}(p_key, p_bucket, {read_clock}());
+    if not front.is_walk_due and (front.used + p_permits > p_limit or front.blocked_at is not null and p_max_ttl = 0)
       and (p_max_ttl = 0 or {read_grace}(p_max_ttl, {read_clock}()) = 0) and not exists (select from {claims} where id = p_id)
     then
       return 'n';
@@ -71,6 +71,7 @@ begin
     v_is_admitted boolean := true;
     v_arrival bigint;
     v_reason text;
+    restarted record;
     w record;
   begin
     v_now := {lock_buckets}(array[p_bucket]);
@@ -81,8 +82,8 @@ begin
       v_is_admitted := v_grace_ends = 0;
     end if;
     if v_is_known then
-      f := {restart_lease}(p_id, v_now, v_grace_ends, p_inbox, v_pushes);
-      return pg_catalog.array_to_string(f.answer || f.pushes, E'\n');
+      restarted := {restart_lease}(p_id, v_now, v_grace_ends, p_inbox, v_pushes);
+      return pg_catalog.array_to_string(restarted.answer || restarted.pushes, E'\n');
     elsif v_reason is not null then
       return 'n ' || v_reason;
     elsif p_floor > v_now + 86400000000 then
@@ -102,7 +103,7 @@ begin
     -- Restates the token rule
     if v_is_admitted and w.is_counted then
       update {buckets} set highest_token = greatest(highest_token + 1, p_floor, v_now) + p_tokens - 1, waits_from = v_arrival + 1,
-        used = used + p_permits, next_expiry = least(next_expiry, v_expires), is_recallable = is_recallable or p_recall > 1
+        used = used + p_permits, next_expiry = least(next_expiry, v_expires), is_recallable = is_recallable or p_recall = {recall_by_push}
         where ctid = w.bucket_row returning highest_token - p_tokens + 1 into strict v_token;
     elsif v_is_admitted then
       update {buckets} set highest_token = greatest(highest_token + 1, p_floor, v_now) + p_tokens - 1

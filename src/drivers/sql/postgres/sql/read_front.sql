@@ -40,6 +40,6 @@ begin
       exit;
     end if;
     used := used + c.permits;
-    is_recallable := is_recallable or c.recall > 1 and c.state = 'o';
+    is_recallable := is_recallable or c.recall = {recall_by_push} and c.state = 'o';
   end loop;
 end $body$;

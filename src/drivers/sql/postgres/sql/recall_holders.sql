@@ -11,7 +11,7 @@ declare
 begin
   for c in select id, state, token, inbox, recall from {claims} where key = p_key order by arrival loop
     exit when c.token = 0;
-    continue when c.recall < 2 or c.state <> 'o';
+    continue when c.recall <> {recall_by_push} or c.state <> 'o';
     if c.inbox = p_inbox then
       pushes := pushes || (c.id || ' recalled');
     elsif pg_catalog.starts_with(c.inbox, 'hf_') then

@@ -18,7 +18,8 @@ declare
   v_index int;
   v_answer text;
   c record;
-  f record;
+  front record;
+  restarted record;
 begin
   if p_max_ttl > 0 then
     v_grace_ends := {read_grace}(p_max_ttl, v_now);
@@ -36,14 +37,14 @@ begin
           v_answer := {mark_recalled}(v_answer, c.key);
         end if;
       else
-        f := {read_front}(c.key, c.bucket, v_now);
-        if not f.is_walk_due and f.blocked_at <= c.arrival then
+        front := {read_front}(c.key, c.bucket, v_now);
+        if not front.is_walk_due and front.blocked_at <= c.arrival then
           -- a process without pushes is here too often
-          if f.blocked_at = c.arrival and f.is_recallable and pg_catalog.starts_with(p_inbox, 'hf_') then
+          if front.blocked_at = c.arrival and front.is_recallable and pg_catalog.starts_with(p_inbox, 'hf_') then
             v_pushes := {recall_holders}(c.key, p_inbox, v_pushes);
-            f.next_expiry := least(f.next_expiry, {recheck_at}(c.created, v_now));
+            front.next_expiry := least(front.next_expiry, {recheck_at}(c.created, v_now));
           end if;
-          v_answer := {encode_answer}(0, 0, c.expires, f.next_expiry, v_grace_ends, v_now);
+          v_answer := {encode_answer}(0, 0, c.expires, front.next_expiry, v_grace_ends, v_now);
         end if;
       end if;
     end if;
@@ -72,13 +73,13 @@ begin
         -- the last renewals may be lost: the holder may still restore it
         delete from {claims} where id = v_ids[v_index] and expires <= v_now and state = 'o';
       end if;
-      select * into f from {restart_lease}(v_ids[v_index], v_now, v_grace_ends, p_inbox, v_pushes);
+      select * into restarted from {restart_lease}(v_ids[v_index], v_now, v_grace_ends, p_inbox, v_pushes);
       v_answers[v_index] := coalesce(
-        f.answer,
+        restarted.answer,
         'n ' || (select reason from {tombstones} where id = v_ids[v_index] and expires > v_now),
         case when v_grace_ends > 0 then 'b ' || (v_grace_ends + 999) / 1000 else 'n' end
       );
-      v_pushes := f.pushes;
+      v_pushes := restarted.pushes;
     end loop;
     perform {purge_tombstones}(v_now);
   end if;

@@ -55,7 +55,7 @@ end $body$;
 -- further versions. It also has what calls would otherwise read from all rows of a key, for one key of the bucket (null: none):
 -- first_arrival: no row of {claims} arrived before. used (null: not known): the permits of its held claims, which arrived before waits_from,
 -- where the others begin; no lease of theirs ends before next_expiry, so all of them are read again then, or if the clock is behind counted,
--- when they were read last; is_recallable: one of them may have recall 2.
+-- when they were read last; is_recallable: one of them may have recall {recall_by_push}.
 create table if not exists {buckets} (
   bucket int primary key,
   highest_token bigint not null,
@@ -69,7 +69,7 @@ create table if not exists {buckets} (
 ) with (fillfactor = 20);
 insert into {buckets} select bucket, 0 from pg_catalog.generate_series(0, {bucket_count} - 1) bucket on conflict do nothing;
 -- token 0: it waits. state: 'o' owned, 'd' detached, 'r' revoked. recall: while it is held and another claim waits, 0: nothing is
--- said, 1: replies to its renewals say so, 2: they do, and its process gets a push. The columns that a renewal changes are in no index.
+-- said, 1: replies to its renewals say so, {recall_by_push}: they do, and its process gets a push. The columns that a renewal changes are in no index.
 -- No fillfactor: a read frees the deleted rows of a page only once the page is nearly full, which it would never be.
 create table if not exists {claims} (
   id text collate "C" primary key,

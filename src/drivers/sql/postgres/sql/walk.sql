@@ -40,16 +40,19 @@ declare
   v_token bigint;
   v_highest_token bigint;
   v_push text;
+  -- those in the bucket's row (schema.sql): 'own': of this key; 'other': of another key; 'stale': they no longer count; 'none'
+  v_numbers text;
 begin
   select ctid, * into strict b from {buckets} where bucket = p_bucket;
   bucket_row := b.ctid;
   v_highest_token := b.highest_token;
   -- after a loss of data the rows may be gone
-  is_counted := p_grace_ends = 0 and b.used is not null and p_now >= b.counted and p_now < b.next_expiry;
-  if is_counted and b.key <> p_key then
-    -- the numbers of the other key stay
-    is_counted := null;
-  elsif is_counted then
+  v_numbers := case
+    when b.used is null then 'none'
+    when p_grace_ends > 0 or p_now < b.counted or p_now >= b.next_expiry then 'stale'
+    when b.key = p_key then 'own'
+    else 'other' end;
+  if v_numbers = 'own' then
     used := b.used - p_freed;
     v_from := b.waits_from;
     v_first := b.first_arrival;
@@ -108,22 +111,23 @@ begin
     used := used + c.permits;
     waits_from := c.arrival + 1;
     v_held_until := least(v_held_until, v_ends);
-    is_recallable := is_recallable or c.recall > 1 and c.state = 'o';
+    is_recallable := is_recallable or c.recall = {recall_by_push} and c.state = 'o';
   end loop;
   next_expiry := least(next_expiry, v_held_until);
-  if is_counted is null then
-    is_counted := false;
+  if v_numbers = 'other' then
+    -- they stay
     if grant_count > 0 then
       update {buckets} set highest_token = v_highest_token where ctid = b.ctid returning ctid into strict bucket_row;
     end if;
-  elsif not is_counted and (used > 0 or b.used is not null)
-    or is_counted and (p_freed > 0 or grant_count > 0 or waits_from > b.waits_from)
+  elsif v_numbers = 'stale' or v_numbers = 'none' and used > 0
+    or v_numbers = 'own' and (p_freed > 0 or grant_count > 0 or waits_from > b.waits_from)
   then
     update {buckets} set highest_token = v_highest_token, key = p_key,
       first_arrival = case when used > 0 then v_first else waits_from end, waits_from = waits_from,
       used = nullif(used, 0), next_expiry = v_held_until,
-      counted = case when is_counted then b.counted else p_now end, is_recallable = is_recallable
+      counted = case v_numbers when 'own' then b.counted else p_now end, is_recallable = is_recallable
       where ctid = b.ctid returning ctid into strict bucket_row;
-    is_counted := used > 0;
+    v_numbers := case when used > 0 then 'own' else 'none' end;
   end if;
+  is_counted := v_numbers = 'own';
 end $body$;
