@@ -693,6 +693,20 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/postgres/advisory-pooler.test.ts",
   },
   {
+    name: "an advisory lock whose session is taken for a younger one, since the pooler began it late",
+    file: "src/drivers/sql/advisory/session.ts",
+    find: "this.#knownSince = context.clock.now()",
+    replace: "this.#knownSince = sentAt",
+    tests: "test/integration/postgres/advisory-pooler.test.ts",
+  },
+  {
+    name: "an advisory lock that a statement takes while its session ends in a pooler",
+    file: "src/drivers/sql/advisory/session.ts",
+    find: "if (this.#isDirect) this.#connection.release(true)",
+    replace: "if (this.#isDirect || this.#isBusy) this.#connection.release(true)",
+    tests: "test/integration/postgres/advisory-pooler.test.ts",
+  },
+  {
     name: "on MariaDB, a named lock in a session that belongs to other clients of a proxy",
     file: "src/drivers/sql/mysql/advisory-dialect.ts",
     find: '"@holdfast_session = ? and connection_id() = ?"',

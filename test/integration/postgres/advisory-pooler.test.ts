@@ -5,6 +5,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptPostgresClient } from "../../../src/drivers/sql/clients/detect.ts";
 import { createPostgresAdvisoryDialect } from "../../../src/drivers/sql/postgres/advisory-dialect.ts";
 import { postgresAdvisory } from "../../../src/drivers/sql/postgres/driver.ts";
+import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
@@ -15,6 +16,7 @@ import { findPoolerLeftovers, setPoolMode, startPoolerLoad } from "../../support
 import { readAdvisoryLocks } from "../../support/stores/postgres-advisory.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
 
 const IS_LONG_RUN = process.env.HOLDFAST_LONG === "1";
 /** Pairs of clients that open at the same time. */
@@ -116,6 +118,39 @@ withPostgres((server) => {
       await bouncer.dispose();
     }
   });
+
+  test("claims that wait at the server while their pooler begins to share sessions leave nothing behind", async () => {
+    const [keys, poolSize] = [["a", "b", "c"], 12];
+    const database = await server().freshDatabase();
+    for (let change = 0; change < CHANGES; change++) {
+      const bouncer = await startPgBouncer(server().port, { poolSize, mode: "session" });
+      const holder = createLocks(postgresAdvisory(() => new Pool({ connectionString: database.url })));
+      const held = await Promise.all(keys.map((key) => holder.acquire(key)));
+      const pools = [createPool(bouncer, database), createPool(bouncer, database)];
+      const waiters = pools.map((pool) => createLocks(postgresAdvisory(pool, { sessionMs: 20_000 })));
+      const errors = waiters.flatMap((locks) =>
+        keys.map((key) =>
+          locks.acquire(key).then(
+            (lock) => lock.release(),
+            (error: unknown) => error,
+          ),
+        ),
+      );
+      const isWaiting = async () =>
+        (await readAdvisoryLocks(database.query)).filter(({ isGranted }) => !isGranted).length === errors.length;
+      await until(isWaiting, { within: 5_000, what: "the waits" });
+      await setPoolMode(bouncer, "transaction");
+      const stopLoad = await startPoolerLoad(bouncer, database, 2 * poolSize);
+      for (const lock of held) await lock.release();
+      await Promise.all(errors);
+      for (const locks of [...waiters, holder]) await locks.close();
+      for (const pool of pools) await pool.end();
+      await stopLoad();
+      expect(await readAdvisoryLocks(database.query)).toEqual([]);
+      expect(await findPoolerLeftovers(bouncer, database, poolSize)).toEqual([]);
+      await bouncer.dispose();
+    }
+  });
 });
 
 interface Subject {
@@ -129,8 +164,12 @@ interface Subject {
   close(): Promise<void>;
 }
 
+function createPool(bouncer: PgBouncer, { name }: TestDatabase): Pool {
+  return new Pool({ connectionString: bouncer.urlOf(name), max: 1 });
+}
+
 function createSubject(bouncer: PgBouncer, database: TestDatabase): Subject {
-  const pool = new Pool({ connectionString: bouncer.urlOf(database.name), max: 1 });
+  const pool = createPool(bouncer, database);
   const driver: Driver = postgresAdvisory(pool, { sessionMs: 20_000 });
   let held: Claim | null = null;
   const close = async (): Promise<void> => {

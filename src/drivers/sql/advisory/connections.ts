@@ -109,6 +109,10 @@ export class Connections {
     this.#isClosed = true;
     this.#endAll();
     await Promise.all(this.#endings);
+    // not before: a call that times out closes its connection, and a pooler would keep what its session has
+    const { timeouts, waitTimeouts } = this.#options.context;
+    timeouts.expireAll();
+    waitTimeouts.expireAll();
   }
 
   #endAll(): void {

@@ -225,8 +225,6 @@ class AdvisoryDriver implements Driver {
     this.#events = null;
     this.#connections = null;
     this.#idleTimer.stop();
-    this.#context.timeouts.expireAll();
-    this.#context.waitTimeouts.expireAll();
     this.#entries.clear();
     this.#queues.clear();
     await this.#close();

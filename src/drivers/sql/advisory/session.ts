@@ -42,7 +42,8 @@ const END_RETRY_MS = 5;
  */
 export class Session {
   readonly #mark: SessionMark;
-  readonly #openedAt: number;
+  /** The server had begun it by then: a pooler begins one when a connection of ours sends its first statement. */
+  readonly #knownSince: number;
   readonly #onEnd: (session: Session) => void;
   /** The server ends the session with the connection: no pooler is in between. */
   readonly #isDirect: boolean;
@@ -63,14 +64,14 @@ export class Session {
     mark: SessionMark,
     connection: DedicatedConnection,
     context: SessionContext,
-    openedAt: number,
+    sentAt: number,
     onEnd: (session: Session) => void,
   ) {
     this.#mark = mark;
     this.#connection = connection;
     this.#context = context;
-    this.#openedAt = openedAt;
-    this.#confirmedAt = openedAt;
+    this.#knownSince = context.clock.now();
+    this.#confirmedAt = sentAt;
     this.#onEnd = onEnd;
     this.#isDirect = connection.sessionId === mark.id;
     if (this.#isDirect) connection.prepareStatements?.();
@@ -157,13 +158,15 @@ export class Session {
   /** Closes the connection. The server frees its locks. Settles when that is done; never rejects. */
   end(): Promise<void> {
     if (this.#isEnded) return this.#ending;
-    // a pooler closes its connection, too, if a statement is in progress
-    if (this.#isDirect || this.#isBusy) this.#connection.release(true);
+    if (this.#isDirect) this.#connection.release(true);
     else this.#endShared();
     return this.#ending;
   }
 
-  /** The pooler keeps the session, and gives it to other clients: it must not keep the locks, nor the settings. */
+  /**
+   * The pooler keeps the session, and gives it to other clients: it must not keep the locks, nor the settings. After the statement in
+   * progress, which may have taken a lock; one that waits for longer than END_MS is closed by the pooler with its session.
+   */
   #endShared(): void {
     const { clock } = this.#context;
     const giveUpAt = clock.now() + END_MS;
@@ -173,7 +176,8 @@ export class Session {
     const timeout = clock.timer(() => this.#connection.release(true));
     timeout.set(giveUpAt);
     timeout.keepAlive(true);
-    this.#ending = cleanUp()
+    this.#ending = this.#afterStatements()
+      .then(cleanUp)
       .catch(() => undefined)
       .then(() => {
         timeout.stop();
@@ -182,10 +186,21 @@ export class Session {
     this.#setEnded();
   }
 
+  /** Of an ended session: none of those that wait is sent any more. */
+  #afterStatements(): Promise<void> {
+    if (!this.#isBusy) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#waitingStatements.push(() => {
+        resolve();
+        this.#endStatement();
+      });
+    });
+  }
+
   async #tryEndShared(): Promise<boolean> {
     const { dialect, clock } = this.#context;
     if ((await dialect.restore(this.#connection, this.#mark)) === true) return true;
-    return dialect.endSession(this.#connection, this.id, clock.now() - this.#openedAt);
+    return dialect.endSession(this.#connection, this.id, clock.now() - this.#knownSince);
   }
 
   /** Tells its holders. */
