@@ -61,7 +61,12 @@ withPostgres((server) => {
       { id, mark: "second" },
     ];
     const mode = { lock: dialect.toLock("key"), isShared: false };
+    const readKeepalives = async () =>
+      (await connection.query("select name, setting::int from pg_settings where name like 'tcp_keep%' order by name"))
+        .rows;
+    const before = await readKeepalives();
     expect(await dialect.prepare(connection, first, 30_000)).toBe(true);
+    expect((await readKeepalives()).map(({ setting }) => setting)).toEqual([3, 8, 8]);
     expect(await dialect.prepare(connection, second, 20_000)).toBeNull();
     expect((await connection.query("show idle_session_timeout")).rows).toEqual([{ idle_session_timeout: "30s" }]);
     for (const call of [dialect.tryLock, dialect.waitForLock]) {
@@ -76,6 +81,7 @@ withPostgres((server) => {
       expect(await dialect.unlock(connection, first, mode)).toBe(true);
     }
     expect(await dialect.restore(connection, first)).toBe(true);
+    expect(await readKeepalives()).toEqual(before);
     expect(await dialect.prepare(connection, second, 20_000)).toBe(true);
     connection.release();
     await pool.end();

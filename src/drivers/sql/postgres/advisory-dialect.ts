@@ -32,13 +32,24 @@ const CLIENT_CHECK_MS = 5_000;
 /** A session of a pooler that has been idle for as long is not just being given to another client. */
 const UNUSED_MS = 250;
 
-/** Of these settings, those that this version has. Windows cannot check connections. */
+/** How many signs of life in a row a silent client may owe to TCP. */
+const KEEPALIVE_COUNT = 3;
+/** In seconds, until the first and between two. In all not less than `idleMs`: its locks must not be free while it counts on them. */
+const toKeepaliveSeconds = (idleMs: number): number => Math.ceil(idleMs / 1_000 / (1 + KEEPALIVE_COUNT));
+
+/**
+ * Of these settings, those that this version has. Windows cannot check connections. Without those of TCP, waiting sessions whose network is
+ * cut would be found only one after the other, each when it has had the lock for `idleMs`.
+ */
 const SETTINGS: readonly (readonly [name: string, choose: (idleMs: number) => number])[] = [
   ["statement_timeout", () => 0],
   ["transaction_timeout", () => 0],
   ["lock_timeout", () => WAIT_MS],
   ["idle_session_timeout", (idleMs) => idleMs],
   ["client_connection_check_interval", () => CLIENT_CHECK_MS],
+  ["tcp_keepalives_idle", toKeepaliveSeconds],
+  ["tcp_keepalives_interval", toKeepaliveSeconds],
+  ["tcp_keepalives_count", () => KEEPALIVE_COUNT],
 ];
 const HAS_SETTING = "name <> 'client_connection_check_interval' or pg_catalog.version() !~* 'windows|mingw|visual c'";
 
@@ -227,7 +238,7 @@ function checkLease({ version_number: versionNumber, idle_timeout: idleTimeout }
     name,
     message:
       "the server does not end silent sessions: a stopped process keeps its locks as long as its connection lives",
-    hint: `use PostgreSQL ${SESSION_TIMEOUT_VERSION} or later, or lower tcp_keepalives_idle and tcp_user_timeout`,
+    hint: `use PostgreSQL ${SESSION_TIMEOUT_VERSION} or later`,
   };
 }
 
