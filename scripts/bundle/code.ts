@@ -45,7 +45,7 @@ const SHARED_CHUNKS = [
   BASE,
   {
     name: "handles",
-    test: /src\/(?:fencing\/handles|drivers\/sql\/(?:clients\/(?:emitter|members|mysql-protocol|sqlite)|schema|advisory\/lock-number))\.ts/,
+    test: /src\/(?:fencing\/(?:handles|database-errors)|drivers\/sql\/(?:clients\/(?:emitter|members|mysql-protocol|sqlite)|schema|advisory\/lock-number))\.ts/,
     minShareCount: 2,
   },
   // what clients and drivers have in common beside it

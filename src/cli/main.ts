@@ -2,7 +2,7 @@
 /** `holdfast`: finds the command, runs it, and ends with its exit code. */
 
 import { constants } from "node:os";
-import { MAX_TIMEOUT_MS } from "../util/clock.ts";
+import { MAX_TIMEOUT_MS } from "../util/duration.ts";
 import { CommandError, toCommandError, toFileLimitError } from "./errors.ts";
 import { escapeControl, formatJsonLine, handleWarnings, info, writeStderr } from "./output.ts";
 import { runProgram } from "./program.ts";

@@ -78,53 +78,35 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       return lockServer({ path, ...options });
     },
   },
-  "zookeeper:": { parameters: [], parsesOwnUrl: true, createDriver: zookeeperDriver },
-  "zookeepers:": { parameters: [], parsesOwnUrl: true, createDriver: zookeeperDriver },
-  "redis:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
-  "rediss:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
-  "redis+sentinel:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
-  "rediss+sentinel:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
-  "redis+cluster:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
-  "rediss+cluster:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
-  "postgres:": { parameters: [], parsesOwnUrl: true, createDriver: postgresDriver },
-  "postgresql:": { parameters: [], parsesOwnUrl: true, createDriver: postgresDriver },
-  "postgres+advisory:": { parameters: [], parsesOwnUrl: true, createDriver: postgresAdvisoryDriver },
-  "postgresql+advisory:": { parameters: [], parsesOwnUrl: true, createDriver: postgresAdvisoryDriver },
-  "sqlite:": { parameters: [], parsesOwnUrl: true, createDriver: sqliteDriver },
-  "mysql:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlDriver },
-  "mariadb:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlDriver },
-  "mysql+advisory:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlAdvisoryDriver },
-  "mariadb+advisory:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlAdvisoryDriver },
+  ...withOwnParser(["zookeeper:", "zookeepers:"], async (url, options) =>
+    (await import("../drivers/zookeeper/from-url.ts")).zookeeperFromUrl(url, options),
+  ),
+  ...withOwnParser(
+    ["redis:", "rediss:", "redis+sentinel:", "rediss+sentinel:", "redis+cluster:", "rediss+cluster:"],
+    async (url, options) => (await import("../drivers/redis/from-url.ts")).redisFromUrl(url, options),
+  ),
+  ...withOwnParser(["postgres:", "postgresql:"], async (url, options) =>
+    (await import("../drivers/sql/postgres/from-url.ts")).postgresFromUrl(url, options),
+  ),
+  ...withOwnParser(["postgres+advisory:", "postgresql+advisory:"], async (url, options) =>
+    (await import("../drivers/sql/postgres/advisory-from-url.ts")).postgresAdvisoryFromUrl(url, options),
+  ),
+  ...withOwnParser(["sqlite:"], async (url, options) =>
+    (await import("../drivers/sql/sqlite/from-url.ts")).sqliteFromUrl(url, options),
+  ),
+  ...withOwnParser(["mysql:", "mariadb:"], async (url, options) =>
+    (await import("../drivers/sql/mysql/from-url.ts")).mysqlFromUrl(url, options),
+  ),
+  ...withOwnParser(["mysql+advisory:", "mariadb+advisory:"], async (url, options) =>
+    (await import("../drivers/sql/mysql/advisory-from-url.ts")).mysqlAdvisoryFromUrl(url, options),
+  ),
 };
 
-async function zookeeperDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
-  return (await import("../drivers/zookeeper/from-url.ts")).zookeeperFromUrl(url, options);
-}
-
-async function redisDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
-  return (await import("../drivers/redis/from-url.ts")).redisFromUrl(url, options);
-}
-
-async function postgresDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
-  return (await import("../drivers/sql/postgres/from-url.ts")).postgresFromUrl(url, options);
-}
-
-async function postgresAdvisoryDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
-  const { postgresAdvisoryFromUrl } = await import("../drivers/sql/postgres/advisory-from-url.ts");
-  return postgresAdvisoryFromUrl(url, options);
-}
-
-async function sqliteDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
-  return (await import("../drivers/sql/sqlite/from-url.ts")).sqliteFromUrl(url, options);
-}
-
-async function mysqlDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
-  return (await import("../drivers/sql/mysql/from-url.ts")).mysqlFromUrl(url, options);
-}
-
-async function mysqlAdvisoryDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
-  const { mysqlAdvisoryFromUrl } = await import("../drivers/sql/mysql/advisory-from-url.ts");
-  return mysqlAdvisoryFromUrl(url, options);
+function withOwnParser(
+  protocols: readonly string[],
+  createDriver: Scheme["createDriver"],
+): Readonly<Record<string, Scheme>> {
+  return Object.fromEntries(protocols.map((name) => [name, { parameters: [], parsesOwnUrl: true, createDriver }]));
 }
 
 /** Creates the driver of a url; does not open it. @throws TypeError as connect() */

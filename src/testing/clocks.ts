@@ -1,7 +1,7 @@
 /** The clocks of test locks: one that a test advances, and one that follows the timers of the test runner. */
 
 import type { Clock } from "../util/clock.ts";
-import { MAX_TIMEOUT_MS } from "../util/clock.ts";
+import { MAX_TIMEOUT_MS } from "../util/duration.ts";
 import type { ManualTime } from "./manual-time.ts";
 
 /** A clock on manual time. Its wall clock starts at the date of the process, which a test may have set. */

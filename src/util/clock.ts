@@ -1,6 +1,7 @@
 /** The clock of the client, the server and the memory driver: passed in, so that tests can control time. */
 
 import { uptime } from "node:os";
+import { MAX_TIMEOUT_MS } from "./duration.ts";
 
 /** A timer that can be set again. */
 export interface Timer {
@@ -23,9 +24,6 @@ export interface Clock {
   /** Creates a timer that calls `run`; it is not set at first. */
   timer(run: () => void): Timer;
 }
-
-/** The longest delay of setTimeout, which fires at once for a longer one; a longer wait takes several timeouts. */
-export const MAX_TIMEOUT_MS: number = 2 ** 31 - 1;
 
 /** The clock of the system. */
 export const systemClock: Clock = {

@@ -13,6 +13,9 @@ export type Duration =
 /** The longest accepted duration: a hundred years of 365 days. A longer one is probably in the wrong unit. */
 export const MAX_DURATION_MS: number = 100 * 365 * 86_400_000;
 
+/** The longest delay of setTimeout, which fires at once for a longer one; a longer wait takes several timeouts. */
+export const MAX_TIMEOUT_MS: number = 2 ** 31 - 1;
+
 /** The shortest lease: a shorter one could end before a store across a network has answered. */
 export const MIN_TTL_MS = 100;
 

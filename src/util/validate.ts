@@ -1,7 +1,6 @@
 /** Validates options and arguments at the API. Callers may use JavaScript, and a mistyped option must not be ignored. */
 
-import { MAX_TIMEOUT_MS } from "./clock.ts";
-import { describeValue, parseDuration } from "./duration.ts";
+import { describeValue, MAX_TIMEOUT_MS, parseDuration } from "./duration.ts";
 
 /** Returns what the value must be, or null if it is valid. A rule may also throw a TypeError itself. */
 type OptionRule = (value: unknown) => string | null;

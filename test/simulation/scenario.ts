@@ -6,7 +6,7 @@ import type { NetworkConditions } from "./simulated-network.ts";
 import { GOOD_CONDITIONS } from "./simulated-network.ts";
 
 export interface Scenario {
-  /** table: core/table behind calls that may be lost or repeated. unix, tcp: the real server, over streams. */
+  /** table: the lock table behind calls that may be lost or repeated. unix, tcp: the real server, over streams. */
   readonly store: "table" | "unix" | "tcp";
   readonly clients: number;
   /** Requests each client has in flight at once. */

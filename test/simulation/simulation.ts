@@ -74,7 +74,7 @@ export class Simulation implements SimulationContext {
     this.#endFaults();
     const isDone = (): boolean => this.#livingClients().every((client) => client.activeUsers === 0);
     await events.run(events.now + Math.max(CALM_LEASES * scenario.ttlMs, CALM_MS), isDone);
-    if (events.failure === null && !isDone()) events.fail("somebody waits in vain, although all trouble is over");
+    if (events.failure === null && !isDone()) events.fail("a request waits in vain, although all trouble is over");
     await events.run(events.now + Math.max(2 * scenario.ttlMs, CALM_MS) + scenario.cacheMs, () =>
       this.#livingClients().every((client) => client.findLeftovers() === ""),
     );

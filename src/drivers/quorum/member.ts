@@ -1,6 +1,5 @@
 /**
  * One of the stores: opens it when possible, counts its calls, and keeps unanswered releases until it answers again.
- * The only file of this driver with timers.
  */
 
 import { isFatalError } from "../../errors.ts";

@@ -1,5 +1,5 @@
 /**
- * What must be on disk before the lock table may perform or announce a change. Two verbs:
+ * What must be on disk before the lock table may perform or announce a change. Two functions decide it:
  *
  *   reserve(claim)            before the claim enters a queue: from then on it may be granted at any time, also by the end
  *                             of another claim. The token ceiling and the longest lease on disk must cover such a grant.

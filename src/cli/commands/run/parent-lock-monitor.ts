@@ -5,7 +5,7 @@
 
 import type { AdminConnection } from "../../../drivers/server/admin-connection.ts";
 import type { Driver } from "../../../spi/driver.ts";
-import { MAX_TIMEOUT_MS } from "../../../util/clock.ts";
+import { MAX_TIMEOUT_MS } from "../../../util/duration.ts";
 import type { InheritedLock } from "./inherited-locks.ts";
 
 /** The poll interval without events. */
