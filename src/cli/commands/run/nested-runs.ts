@@ -18,14 +18,14 @@ import { readReferences } from "./inherited-locks.ts";
  * In the environment of a nested run's watchdog and command: "watchdog", or the process id of the command; the start time of
  * its wrapper; and a tag for the lock of each run around it. Processes that the command starts inherit it, with another id.
  */
-const VARIABLE = "HOLDFAST_NESTED_RUN";
+export const NESTED_RUN_VARIABLE = "HOLDFAST_NESTED_RUN";
 const WATCHDOG = "watchdog";
 const POLL_MS = 50;
 
 /** What a watchdog needs in its environment. Empty outside of runs, and where the system does not show processes. */
-export function watchdogEnvironment(env: NodeJS.ProcessEnv): { readonly [VARIABLE]?: string } {
+export function watchdogEnvironment(env: NodeJS.ProcessEnv): { readonly [NESTED_RUN_VARIABLE]?: string } {
   const description = describeRun(env);
-  return description === null ? {} : { [VARIABLE]: `${WATCHDOG} ${description}` };
+  return description === null ? {} : { [NESTED_RUN_VARIABLE]: `${WATCHDOG} ${description}` };
 }
 
 /**
@@ -38,7 +38,7 @@ export function withProcessId(
 ): readonly [string, ...string[]] {
   const description = describeRun(env);
   if (description === null) return command;
-  return ["sh", "-c", `export ${VARIABLE}="$$ ${description}"; exec "$@"`, "holdfast", ...command];
+  return ["sh", "-c", `export ${NESTED_RUN_VARIABLE}="$$ ${description}"; exec "$@"`, "holdfast", ...command];
 }
 
 /** The start time of this wrapper and the tags of the runs around it; both have no character that a shell knows. */
@@ -75,7 +75,7 @@ interface NestedProcess {
 function findKilledRuns(reference: string): readonly NestedProcess[] {
   const outerTag = publicTag(reference);
   try {
-    return findProcessesByVariable(VARIABLE).flatMap(({ pid, start, value }) => {
+    return findProcessesByVariable(NESTED_RUN_VARIABLE).flatMap(({ pid, start, value }) => {
       const [role = "", wrapperStart = "", ...outerTags] = value.split(" ");
       const isCommand = role === String(pid);
       const isKilled = outerTags.includes(outerTag) && isKilledRun({ pid, start }, isCommand, wrapperStart);
