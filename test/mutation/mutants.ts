@@ -984,6 +984,22 @@ export const MUTANTS: readonly Mutant[] = [
   },
   ...[
     {
+      name: "a stopped watchdog that is not continued",
+      find: 'if (state !== "ended") signalGroup(sh, "SIGCONT");',
+      replace: "",
+    },
+    {
+      name: "a signal that is lost with the watchdog that had it",
+      find: "void exited.then(() => performance.now() - sentAt < FORWARD_MS && sendDirectly());",
+      replace: "void [exited, sentAt, FORWARD_MS, sendDirectly];",
+    },
+  ].map((mutant) => ({
+    ...mutant,
+    file: "src/cli/commands/run/watchdog.ts",
+    tests: "test/integration/cli/watchdog.test.ts",
+  })),
+  ...[
+    {
       name: "an outer run that does not wait until the watchdog of a killed nested run has ended",
       find: "while (findKilledRuns(reference).length > 0) await delay(POLL_MS);",
       replace: "",

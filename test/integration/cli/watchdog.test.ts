@@ -51,6 +51,7 @@ describe.concurrent("a watchdog that was stopped or killed a moment before", () 
     const run = await startWorkingRun(`stop-${name}`, []);
     process.kill(findWatchdog(run.pid), name);
     run.process.kill("SIGTERM");
+    await waitForExit(run.pid);
     expect((await run.ended).code).toBe(143);
   });
 
@@ -58,6 +59,7 @@ describe.concurrent("a watchdog that was stopped or killed a moment before", () 
     const { script, heardTerm } = stubbornCommand();
     const run = await startWorkingRun(`end-${name}`, ["--max-hold", "1s", "--grace", "500ms"], script);
     process.kill(findWatchdog(run.pid), name);
+    await waitForExit(run.pid);
     expect((await run.ended).code).toBe(122);
     expect(heardTerm()).toBe(true);
   });
