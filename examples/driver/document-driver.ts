@@ -7,8 +7,8 @@ import { acceptsFloor, countAdmitted, nextToken, publicTag, StoreRefusedError } 
 /** What the driver needs of its store. */
 export interface DocumentStore {
   /**
-   * Runs `work` on the document and keeps what it made of it; nobody else changes it meanwhile. The time is the store's, and
-   * at most MAX_CHANGE_MS old when the change is kept.
+   * Runs `work` on the document and stores the result; no other client changes it meanwhile. The time is the store's, and
+   * at most MAX_CHANGE_MS old when the change is stored.
    */
   change<T>(work: (document: LockDocument, nowMs: number) => T): Promise<T>;
 }

@@ -11,7 +11,7 @@ import { formatDocument, parseDocument } from "./file-document.ts";
 const PREFIX = "lock:";
 const CHANNEL = "lock-grants";
 
-/** Pushes may be lost, and nobody pushes when a lease ends: whoever waits asks now and then. */
+/** Pushes may be lost, and none is sent when a lease ends: so waiting claims are rechecked at this interval. */
 const RECHECK_MS = 500;
 
 /** ARGV: the document as it was read, and when; what replaces it, and for how long; the tags of the claims that are granted. */

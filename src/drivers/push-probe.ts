@@ -11,7 +11,7 @@ export const PROBE_AFTER_MS = 5_000;
 /** The longest pause between attempts to subscribe, in milliseconds. */
 export const MAX_BACKOFF_MS = 1_000;
 
-/** Every probe begins with it, and no push does. Alone it is a probe whose arrival nobody waits for: it only ends a silence. */
+/** Every probe begins with it, and no push does. Alone it is a probe whose arrival does not matter: it only ends a silence. */
 export const SILENCE_PROBE = "?";
 
 /** The probes of one channel. */

@@ -111,7 +111,7 @@ function portOf({ address }: TcpProxy): number {
   return "port" in address ? address.port : assert.fail("the proxy has no port");
 }
 
-test.each(["PUBSUB", "NORMAL"])("the core is told when the %s connection alone broke", async (type) => {
+test.each(["PUBSUB", "NORMAL"])("the driver reports a break of the %s connection alone to the core", async (type) => {
   const { events } = await openDriver(server.port);
   await admin.call("CLIENT", "KILL", "TYPE", type);
   await until(() => events.length >= 2, { within: 5_000, what: "the new connection" });

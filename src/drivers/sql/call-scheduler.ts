@@ -37,7 +37,7 @@ const MAX_ASKING = 2;
 
 /** What the scheduler needs of a call, which is "queued" when it is added. */
 export interface ScheduledCall {
-  /** The one bucket that it locks; null: none or several, so it is in nobody's way. */
+  /** The one bucket that it locks; null: none or several, so it delays no other call. */
   readonly bucket: number | null;
   readonly kind: CallKind;
   /** No other call for its bucket is in its way; other claims are. */

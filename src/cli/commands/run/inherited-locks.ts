@@ -81,8 +81,12 @@ export async function splitInherited(
     // what fits beside all of them needs no answer of the store
     const holds = resolveNesting(named, wanted, true) === "separate" ? [] : await findHolds(locks, key, named);
     const [innermost] = holds;
-    const nesting = innermost === undefined ? "separate" : resolveNesting(holds, wanted, true);
-    if (nesting === "deadlock") throw toDeadlockError(key, (innermost as OuterHold).info);
+    if (innermost === undefined) {
+      toClaim.push(key);
+      continue;
+    }
+    const nesting = resolveNesting(holds, wanted, true);
+    if (nesting === "deadlock") throw toDeadlockError(key, innermost.info);
     if (nesting === "separate") toClaim.push(key);
     else inherited.push(toInheritedLock(locks, key, nesting));
   }

@@ -42,7 +42,7 @@ const END_RETRY_MS = 5;
  */
 export class Session {
   readonly #mark: SessionMark;
-  /** The server had begun it by then: a pooler begins one when a connection of ours sends its first statement. */
+  /** By this time the server has begun the session: a pooler begins one only when a client connection sends its first statement. */
   readonly #knownSince: number;
   readonly #onEnd: (session: Session) => void;
   /** The server ends the session with the connection: no pooler is in between. */

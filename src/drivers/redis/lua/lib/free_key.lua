@@ -8,7 +8,7 @@
      - It is one text, without functions: to define one costs as much as a command, in every call. ]]
 --- constants prelude.lua
 --- constants records.lua
--- what is read for a claim, and where it stands in the reply: the field of its key, the numbers of its bucket, and its own field; for a
+-- positions in the reply of what is read for a claim: the field of its key, the numbers of its bucket, and its own field; for a
 -- release only the first
 local OF_KEY <const> = 1
 local LAST_ISSUED <const> = 2
