@@ -48,10 +48,10 @@ const SHARED_CHUNKS = [
     test: /src\/(?:fencing\/(?:handles|database-errors)|drivers\/sql\/(?:clients\/(?:emitter|members|mysql-protocol|sqlite)|schema|advisory\/lock-number))\.ts/,
     minShareCount: 2,
   },
-  // what clients and drivers have in common beside it
+  // what clients and drivers have in common beside it; the server needs the lease-time rule and nothing else of the client
   {
     name: "system",
-    test: new RegExp(`src/(?:util/|os/(?!${SLOW_SYSTEM})|drivers/(?!memory)[^/]*\\.ts)`),
+    test: new RegExp(`src/(?:util/|os/(?!${SLOW_SYSTEM})|drivers/(?!memory)[^/]*\\.ts|claim/lease-)`),
     minShareCount: 3,
   },
   { name: "protocol", test: /src\/protocol\//, minShareCount: 2 },
