@@ -98,11 +98,12 @@ function withoutHead(text: string): string {
   return text.replace(/^--\[\[.*?\]\]\n/s, "");
 }
 
-/** No text of a script has two hyphens. */
+/** Nor indentation, an eighth of the scripts, which nothing shows. No text of a script has two hyphens or goes over several lines. */
 function withoutLuaComments(text: string): string {
   return text
     .replace(/^\s*--.*\n/gm, "")
     .replace(/[ \t]+--.*$/gm, "")
+    .replace(/^[ \t]+/gm, "")
     .replace(/\n{2,}/g, "\n")
     .replace(/^\n/, "");
 }

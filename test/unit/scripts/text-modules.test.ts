@@ -62,7 +62,7 @@ test("a Lua script has what it includes in its place, without comments", () => {
     "b.lua",
     "--[[ b.lua — second. ]]\nlocal x = 1\n  --- include lib/a.lua\n-- the end\nreturn twice(x)\n",
   );
-  const text = "local x = 1\nlocal function twice(n)\n  return 2 * n\nend\nreturn twice(x)\n";
+  const text = "local x = 1\nlocal function twice(n)\nreturn 2 * n\nend\nreturn twice(x)\n";
   expect(readText(script)).toBe(text);
   const sha = createHash("sha1").update(text).digest("hex");
   expect(renderTextModule(script)).toBe(
