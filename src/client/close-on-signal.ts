@@ -14,6 +14,9 @@ const CLOSE_TIMEOUT_MS = 2_000;
 /** One for each call of closeOnSignal(). */
 const closers = new Set<{ readonly close: () => Promise<void> }>();
 
+/** Raises the signal that locks are being closed for; null if none are. */
+let raise: (() => void) | null = null;
+
 /**
  * On SIGINT or SIGTERM closes the locks, waits at most 2 s for that and for the locks of other calls, then raises the signal again,
  * so that it has its default effect. Where the program has a handler of its own, that handler decides about the end of the process.
@@ -22,13 +25,12 @@ const closers = new Set<{ readonly close: () => Promise<void> }>();
 export function closeOnSignal(locks: Locks): Disposable {
   requireValid(locks, "locks", locksRule);
   const closer = { close: () => locks.close() };
-  // in front of all others: it sees those that a signal removes (`once`)
-  if (closers.size === 0) for (const signal of SIGNALS) process.prependListener(signal, onSignal);
+  if (closers.size === 0 && raise === null) for (const signal of SIGNALS) process.prependListener(signal, onSignal);
   closers.add(closer);
   return {
     [Symbol.dispose]() {
       closers.delete(closer);
-      if (closers.size === 0) removeListeners();
+      if (closers.size === 0 && raise === null) removeListeners();
     },
   };
 }
@@ -37,24 +39,40 @@ function removeListeners(): void {
   for (const signal of SIGNALS) process.removeListener(signal, onSignal);
 }
 
+/**
+ * The first of all listeners: it sees those that a signal removes (`once`). It stays until the locks are closed: a library that
+ * ends the process if it finds no other listener would end it before the releases are sent.
+ */
 function onSignal(signal: NodeJS.Signals): void {
+  const isHandled = hasHandler(signal);
   // a second one has its default effect, if the program has no handler of its own
-  removeListeners();
-  const isHandled = process.listenerCount(signal) > 0;
+  if (raise !== null && !isHandled) return raise();
+  if (raise !== null && closers.size === 0) return;
   const closing = [...closers].map(({ close }) =>
     close().catch((error: unknown) => emitProcessWarning(error, "HoldfastWarning")),
   );
   closers.clear();
-  let isRaised = false;
-  const raise = (): void => {
-    if (isRaised) return;
-    isRaised = true;
+  const finish = (): void => {
     clearTimeout(timeout);
+    if (raise !== finish) return;
+    raise = null;
+    // those of clients that were opened meanwhile
+    if (!isHandled || closers.size === 0) removeListeners();
     // a handler of the program has had this signal: a second one would mean "at once" to it
-    if (isHandled) return;
-    removeListeners(); // of a client that was opened meanwhile
-    process.kill(process.pid, signal);
+    if (!isHandled) process.kill(process.pid, signal);
   };
-  const timeout = setTimeout(raise, CLOSE_TIMEOUT_MS);
-  void Promise.all(closing).then(raise);
+  raise = finish;
+  const timeout = setTimeout(finish, CLOSE_TIMEOUT_MS);
+  void Promise.all(closing).then(finish);
+}
+
+/** Whether the program has one. A listener of signal-exit, which many libraries use to clean up, ends the process if it is alone. */
+function hasHandler(signal: NodeJS.Signals): boolean {
+  const emitters = [
+    Reflect.get(globalThis, Symbol.for("signal-exit emitter")),
+    // before its version 4
+    Reflect.get(process, "__signal_exit_emitter__"),
+  ] as ({ readonly count: number } | undefined)[];
+  const cleaners = emitters.reduce((sum, emitter) => sum + (emitter?.count ?? 0), 0);
+  return process.listenerCount(signal) > 1 + cleaners;
 }

@@ -167,4 +167,48 @@ describe("closeOnSignal()", () => {
       assert.deepEqual([result.code, result.signal, result.out], [3, null, "ready\ndraining\nreleased 20\n"]);
     },
   );
+
+  test.each(["signal-exit", "signal-exit3"])(
+    "a library that cleans up with %s ends the process when the locks are released",
+    async (library) => {
+      const onExit = `
+      const { default: v3, onExit = v3 } = await import(${JSON.stringify(library)});
+      onExit((code, signal) => console.log("cleaned up", signal));
+    `;
+      for (const program of [`${onExit} ${TWO_CLIENTS}`, `${TWO_CLIENTS} ${onExit}`]) {
+        const result = await runWithSignal(`${program} console.log("ready");`);
+        const out = "ready\nreleased 20\ncleaned up SIGTERM\n";
+        assert.deepEqual([result.code, result.signal, result.out], [null, "SIGTERM", out]);
+      }
+    },
+  );
+
+  test.each(["", 'const { onExit } = await import("signal-exit"); onExit(() => {});'])(
+    "a second signal ends the process at once (%j)",
+    async (others) => {
+      let sent = 0;
+      const result = await runProgram(
+        `
+        const driver = memory();
+        driver.release = () => {
+          console.log("releasing");
+          // before the signal is raised for locks that are not released
+          setTimeout(() => console.log("not ended"), 1_900);
+          return new Promise(() => {});
+        };
+        const locks = createLocks(driver);
+        closeOnSignal(locks);
+        ${others}
+        await locks.acquire("k");
+        console.log("ready");
+      `,
+        (out, kill) => {
+          if (out.split("\n").length - 1 <= sent || sent === 2) return;
+          sent++;
+          kill("SIGTERM");
+        },
+      );
+      assert.deepEqual([result.code, result.signal, result.out, sent], [null, "SIGTERM", "ready\nreleasing\n", 2]);
+    },
+  );
 });
