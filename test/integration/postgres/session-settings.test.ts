@@ -29,6 +29,7 @@ const LEAKED_SETTINGS = [
   ["lock_timeout", "set lock_timeout = 1"],
   ["idle_in_transaction_session_timeout", "set idle_in_transaction_session_timeout = 1"],
   ["role", "set role nobody_at_all"],
+  ["session_authorization", "set session authorization nobody_at_all"],
   ["search_path", "set search_path = hostile, pg_catalog"],
   ["search_path", "set search_path = ''"],
   ["client_encoding", "set client_encoding = latin1"],
@@ -59,7 +60,7 @@ const LEAKED_SETTINGS = [
 ] as const;
 
 /** The role and the time-outs last: under them no other setting could be set. */
-const RANKS = { role: 1, statement_timeout: 2 } as const;
+const RANKS = { role: 1, session_authorization: 2, statement_timeout: 3 } as const;
 const byTimeout = ([left]: readonly [string, string], [right]: readonly [string, string]): number =>
   (RANKS[left as keyof typeof RANKS] ?? 0) - (RANKS[right as keyof typeof RANKS] ?? 0);
 

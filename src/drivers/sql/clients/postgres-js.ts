@@ -137,7 +137,7 @@ const IS_OWN_TRANSACTION =
   "select pg_catalog.transaction_timestamp() operator(pg_catalog.=) pg_catalog.statement_timestamp()";
 
 /** The library cannot close the connection: what would make its next calls fail is ended. */
-const END_STATE = "rollback; reset session authorization";
+const END_STATE = "rollback";
 
 function adaptReserved(reserved: ReservedLike, hasPlainNames: boolean): SqlConnection {
   let isEnded = false;

@@ -11,13 +11,14 @@ import { insertPostgresValues } from "../clients/postgres-protocol.ts";
 import type { SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
 import { READ_ONLY, readErrorCode, WRONG_SETTING } from "./errors.ts";
 
-/** Another isolation level or character set; transactions that only read; a role without rights; a short statement_timeout. */
+/** Another isolation level or character set; transactions that only read; a role or user without rights; a short statement_timeout. */
 const SETTING_CODES: readonly string[] = [WRONG_SETTING, READ_ONLY, "42501", "57014"];
 /** A standby refuses transactions that write. */
 const NO_WRITES_IN_RECOVERY = "0A000";
 
 /** They end with the transaction. What the role, the database or the client's connection options say stays, except for time-outs. */
-const SETTINGS = `set local role to default;
+const SETTINGS = `set local session authorization default;
+set local role to default;
 set local client_encoding = 'UTF8';
 set transaction isolation level read committed, read write;
 do $$ begin
