@@ -171,7 +171,7 @@ export class EventLog implements Observer {
       throw new RequestError("LIMIT", `at most ${MAX_SUBSCRIBERS_PER_ACCOUNT} event subscribers of one account`);
     }
     this.#subscribers.add(subscription);
-    if (afterSequence < this.#lastSequence) this.#schedule(this.#clock.now());
+    if (afterSequence < this.#lastSequence) this.#schedule(this.#clock.now() + BATCH_DELAY_MS);
     return { [Symbol.dispose]: () => void this.#subscribers.delete(subscription) };
   }
 
@@ -214,13 +214,13 @@ export class EventLog implements Observer {
   #onAppend(now: number): void {
     // before the ring wraps around, so that a busy server loses no event of a quiet key
     if (++this.#newEvents > this.#capacity / 4) this.#pollSubscribers(false);
-    this.#schedule(now);
+    this.#schedule(now + BATCH_DELAY_MS);
   }
 
-  #schedule(now: number): void {
+  #schedule(time: number): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    this.#timer.set(now + BATCH_DELAY_MS);
+    this.#timer.set(time);
   }
 
   /**
@@ -232,8 +232,11 @@ export class EventLog implements Observer {
     this.#newEvents = 0;
     return this.#slicer.run((endAt) => {
       let isDone = true;
-      for (const subscription of [...this.#subscribers]) {
-        if (this.#clock.now() >= endAt) return false;
+      const subscriptions = [...this.#subscribers];
+      for (const [index, subscription] of subscriptions.entries()) {
+        if (this.#clock.now() >= endAt) {
+          return isDone && subscriptions.slice(index).every((other) => other.hasSeen(this.#lastSequence));
+        }
         // moves it to the end of the queue, unless it was removed meanwhile
         if (!this.#subscribers.delete(subscription)) continue;
         this.#subscribers.add(subscription);
@@ -246,7 +249,8 @@ export class EventLog implements Observer {
 
   #deliver(): void {
     this.#isScheduled = false;
-    if (!this.#pollSubscribers(true)) this.#schedule(this.#clock.now());
+    // the others at once after the pause: half of the time is theirs
+    if (!this.#pollSubscribers(true)) this.#schedule(this.#slicer.idleUntil);
   }
 }
 

@@ -70,6 +70,11 @@ export class Subscription {
     }
   }
 
+  /** Whether it has read the event with this number, and delivered what it has read. */
+  hasSeen(sequence: number): boolean {
+    return this.#lastSequence >= sequence && this.#events.length === 0;
+  }
+
   /** The subscriber's account; "" for none. */
   get account(): string {
     return this.#filter.account ?? "";
