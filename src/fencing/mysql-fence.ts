@@ -16,6 +16,9 @@ const SESSION = `/*M! , cast(@@in_transaction as char) as active,
   cast(@@session.idle_write_transaction_timeout as char) as current,
   cast(@holdfast_idle_before as char) as previous, cast(@holdfast_idle_set as char) as ours */`;
 
+/** Without a limit of its own a query obeys the session's sql_select_limit, and 0 hides every row. */
+const ONE_ROW = "limit 1";
+
 export async function fenceMysql(handle: SqlHandle, step: FenceStep): Promise<FenceVerdict> {
   const row = step.isExclusive ? await lockAlone(handle, step) : await lockWithOthers(handle, step);
   // not known on MySQL
@@ -38,7 +41,7 @@ async function lockAlone(handle: SqlHandle, step: FenceStep): Promise<SqlRow> {
 }
 
 async function lockWithOthers(handle: SqlHandle, step: FenceStep): Promise<SqlRow> {
-  const row = await findFirstRow(handle, step, "and has_shared = 1 lock in share mode");
+  const row = await findFirstRow(handle, step, "lock in share mode", "and has_shared = 1");
   if (row !== undefined) return row;
   await handle.query(
     `insert into ${step.table} (lock_key, slot, token, has_shared) values (unhex(?), 0, 0, 1)
@@ -53,7 +56,7 @@ async function hasNoNewerShared(handle: SqlHandle, step: FenceStep, { shared }: 
   if (shared !== "1") return true;
   const { rows } = await handle.query(
     `select cast(slot as char) as slot from ${step.table}
-     where lock_key = unhex(?) and slot > 0 and token > cast(? as signed) for update`,
+     where lock_key = unhex(?) and slot > 0 and token > cast(? as signed) ${ONE_ROW} for update`,
     [toHex(step.key), String(step.token)],
   );
   return rows.length === 0;
@@ -72,10 +75,15 @@ async function readFirstRow(handle: SqlHandle, step: FenceStep, lock: string): P
   return (await findFirstRow(handle, step, lock)) as SqlRow;
 }
 
-async function findFirstRow(handle: SqlHandle, { table, key }: FenceStep, lock: string): Promise<SqlRow | undefined> {
+async function findFirstRow(
+  handle: SqlHandle,
+  { table, key }: FenceStep,
+  lock: string,
+  condition = "",
+): Promise<SqlRow | undefined> {
   const { rows } = await handle.query(
     `select cast(token as char) as token, cast(has_shared as char) as shared ${SESSION} from ${table}
-     where lock_key = unhex(?) and slot = 0 ${lock}`,
+     where lock_key = unhex(?) and slot = 0 ${condition} ${ONE_ROW} ${lock}`,
     [toHex(key)],
   );
   if (!areReadable(rows)) throw createUnreadableError();

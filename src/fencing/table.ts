@@ -79,7 +79,7 @@ export async function createFenceTable(
 
 async function isInMysqlTransaction(handle: SqlHandle): Promise<boolean> {
   if (handle.isInTransaction() === true) return true;
-  const { rows } = await handle.query("select 1 as one /*M! , @@in_transaction as active */");
+  const { rows } = await handle.query("select 1 as one /*M! , @@in_transaction as active */ limit 1");
   return Number(rows[0]?.active ?? 0) === 1;
 }
 

@@ -98,6 +98,27 @@ withMariaDb((server) => {
     });
   });
 
+  test("a session that shows no rows by itself (sql_select_limit = 0) refuses what is stale, and nothing else", async () => {
+    const connection = await pool.getConnection();
+    onTestFinished(() => connection.destroy());
+    await database.query("delete from holdfast_1_fences");
+    await connection.query("set sql_select_limit = 0");
+    for (const [token, mode, isAccepted] of [
+      [300, "shared", true],
+      [299, "exclusive", false],
+      [301, "exclusive", true],
+      [300, "shared", false],
+      [300, "exclusive", false],
+      [302, "shared", true],
+    ] as const) {
+      await connection.beginTransaction();
+      const fenced = fence(connection, createTestLock(token, mode)).then(() => true);
+      const isStale = (error: unknown): boolean => !expect(error).toMatchObject({ code: "LOCK_STALE" });
+      expect(await fenced.catch(isStale), `${mode} ${token}`).toBe(isAccepted);
+      await connection.commit();
+    }
+  });
+
   test("a connection outside a transaction is refused", async () => {
     const connection = await pool.getConnection();
     onTestFinished(() => connection.release());
