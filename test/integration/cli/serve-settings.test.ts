@@ -2,7 +2,6 @@ import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createServeOptions } from "../../../src/cli/commands/serve/settings.ts";
-import { PROTOCOL_LIMITS } from "../../../src/protocol/handshake.ts";
 import { createCredential } from "../../../src/server/auth/accounts-file.ts";
 import { DEFAULT_LIMITS, limitRange } from "../../../src/server/limits.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
@@ -422,15 +421,4 @@ test("the guide has a row for every setting and every limit, and no other flag",
   expect(limitRows).toEqual(Object.keys(DEFAULT_LIMITS));
   const rows = [...guide.matchAll(/^\| `([^`]*)` \| (?:`HOLDFAST|\|)/gm)].map((match) => match[1]);
   expect(rows).toHaveLength(options.length);
-});
-
-test("the guide has the bounds of the protocol, which cannot be changed", () => {
-  const { tokens, itemsPerFrame, framesPerLine, pageSize, locks } = PROTOCOL_LIMITS;
-  const guide = readFileSync("docs/guide/server.md", "utf8");
-  expect(guide).toContain(
-    `| frames in one line; ids or claims in one frame; targets in one \`revoke\` | ${framesPerLine}; ${itemsPerFrame}; `,
-  );
-  expect(guide).toContain(`| claims in one page of a list | ${pageSize} |`);
-  expect(guide).toContain(`| keys of one claim | ${locks} |`);
-  expect(guide).toContain(`| the longest range of fencing tokens of one claim | ${tokens} |`);
 });
