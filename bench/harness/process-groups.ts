@@ -31,7 +31,7 @@ export interface ProcessGroupOptions {
 export async function withProcessGroup<T>(
   name: string,
   { processes, tcp, nodeOptions = [] }: ProcessGroupOptions,
-  use: (crew: ProcessGroup) => Promise<T>,
+  use: (group: ProcessGroup) => Promise<T>,
 ): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
   const program = findImplementation(name).server;
@@ -48,11 +48,11 @@ export async function withProcessGroup<T>(
   }
 }
 
-/** All of the crews at once. */
+/** All of the groups at once. */
 export async function withProcessGroups<T>(
   names: readonly string[],
   options: ProcessGroupOptions,
-  use: (crews: readonly ProcessGroup[]) => Promise<T>,
+  use: (groups: readonly ProcessGroup[]) => Promise<T>,
 ): Promise<T> {
   const [name, ...rest] = names;
   if (name === undefined) return use([]);
@@ -61,7 +61,7 @@ export async function withProcessGroups<T>(
   );
 }
 
-/** Rounds as of interleave(), with all clients of a crew at work together; each has keys of its own. */
+/** Rounds as of interleave(), with all clients of a group at work together; each has keys of its own. */
 export async function interleaveProcessGroups(
   names: readonly string[],
   options: ProcessGroupOptions,

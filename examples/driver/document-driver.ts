@@ -32,7 +32,7 @@ export interface QueueEntry extends LockSpec {
 /** A change that takes longer is refused, so that its time is not older than a token that has been forgotten. */
 export const MAX_CHANGE_MS = 1_000;
 
-/** This store cannot speak first, so whoever waits asks again. */
+/** This store cannot speak first, so a claim that waits is asked about again. */
 const RECHECK_MS = 10;
 
 export const TRAITS: Traits = {

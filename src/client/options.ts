@@ -157,7 +157,7 @@ interface HandoffLimits {
 }
 
 /**
- * What others wait for is a time, so the time protects them; the number only ends turns of very short sections early, since
+ * What others wait for is a time, so the time protects them; the number only ends grants of very short sections early, since
  * unused tokens are skipped, and where the store does not recall each is a microsecond of its clock (decisions 0004 and 0048).
  */
 const HANDOFF_LIMITS: HandoffLimits = { holders: 256, ms: 10 };

@@ -30,16 +30,16 @@ export function countAdmitted(queue: readonly PermitRequest[]): number {
 }
 
 /**
- * What a waiting entry should watch on a store with watches: the index of an entry that must be removed first, or "line" for
- * any removal. For an exclusive entry it is the predecessor, for a shared entry the nearest exclusive one. In a full
+ * What a waiting entry should watch on a store with watches: the index of an entry that must be removed first, or "queue"
+ * for any removal. For an exclusive entry it is the predecessor, for a shared entry the nearest exclusive one. In a full
  * semaphore any entry ahead may be removed first, so no single index is right.
  */
-export function findBlocker(queue: readonly PermitRequest[], ownIndex: number): number | "line" {
+export function findBlocker(queue: readonly PermitRequest[], ownIndex: number): number | "queue" {
   const own = queue[ownIndex];
   if (own === undefined) throw new RangeError(`no entry ${ownIndex} in a queue of ${queue.length}`);
   if (own.permits >= own.limit) return ownIndex - 1;
   for (let index = ownIndex - 1; index >= 0; index--) {
     if ((queue[index] as PermitRequest).permits >= ALL_PERMITS) return index;
   }
-  return "line";
+  return "queue";
 }

@@ -26,9 +26,9 @@ export interface DetachedClaim {
 /** The encoded form of one claim. */
 type EncodedClaim = readonly [
   id: string,
-  holds: readonly (readonly [key: string, permits: number, limit: number])[],
+  locks: readonly (readonly [key: string, permits: number, limit: number])[],
   ttlMs: number,
-  run: string,
+  firstToken: string,
   token: string,
 ];
 

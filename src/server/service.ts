@@ -17,7 +17,7 @@ import type { AccessControl } from "./auth/access-control.ts";
 import { AUTH_FAILED } from "./auth/access-control.ts";
 import { RejectionLog } from "./auth/failure-limiter.ts";
 import type { AdminHandler } from "./connection/admin-handler.ts";
-import type { ConnectionService, Transport } from "./connection/connection.ts";
+import type { ConnectionService, LineTransport } from "./connection/connection.ts";
 import { Connection } from "./connection/connection.ts";
 import type { ConnectionLimiter, Peer } from "./connection/connection-limiter.ts";
 import type { ServerLimits } from "./limits.ts";
@@ -106,7 +106,7 @@ export class LockService implements ConnectionService {
    * limit is reached, an unauthenticated connection is evicted to make room; if there is none, the new connection is
    * closed at once.
    */
-  accept(transport: Transport, peer: Peer): Connection {
+  accept(transport: LineTransport, peer: Peer): Connection {
     const connection = new Connection(this, transport, peer);
     for (
       let refusal = this.connectionLimiter.check(peer);

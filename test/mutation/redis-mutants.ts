@@ -250,7 +250,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/redis/lua/lib/free_key.lua",
     find: "deferredKeys[key or ''] = true",
     replace: "deferredKeys['-'] = true",
-    tests: "test/integration/redis/turns.test.ts",
+    tests: "test/integration/redis/command-batches.test.ts",
   },
   {
     name: "on Redis, a push that ends a detached lock",
@@ -334,7 +334,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/redis/lua/lib/general.lua",
     find: "local failed = isDone and {} or indices",
     replace: "if not isDone then error(failure) end\nlocal failed = {}",
-    tests: "test/integration/redis/turns.test.ts",
+    tests: "test/integration/redis/command-batches.test.ts",
   },
   {
     name: "on Redis, a contended claim that is repeated and waits behind itself",
@@ -397,7 +397,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/redis/lua/lib/contended.lua",
     find: "if expires <= nowMs then return 0 end",
     replace: "",
-    tests: "test/integration/redis/turns.test.ts",
+    tests: "test/integration/redis/command-batches.test.ts",
   },
   {
     name: "on Redis, a contended claim that recalls no holder",
@@ -411,21 +411,21 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/redis/lua/lib/general.lua",
     find: "if requests[index].body then pcall(removeLeftovers, requests[index]) end",
     replace: "",
-    tests: "test/integration/redis/turns.test.ts",
+    tests: "test/integration/redis/command-batches.test.ts",
   },
   {
     name: "on Redis, a claim that loses the record that the same command has made",
     file: "src/drivers/redis/lua/lib/weeding.lua",
     find: "if work.pending[hash] and work.pending[hash][field] ~= nil then",
     replace: "if false then",
-    tests: "test/integration/redis/turns.test.ts",
+    tests: "test/integration/redis/command-batches.test.ts",
   },
   {
     name: "on Redis, a hash without a time to live after the eviction of a bucket",
     file: "src/drivers/redis/lua/lib/claims.lua",
     find: "if numbers.neededTtl and extendTtl(numbers.hash, numbers.neededTtl) and numbers.needsStamp then",
     replace: "if numbers.neededTtl then extendTtl(numbers.hash, numbers.neededTtl) end\n    if numbers.needsStamp then",
-    tests: "test/integration/redis/turns.test.ts",
+    tests: "test/integration/redis/command-batches.test.ts",
   },
   {
     name: "on Redis, a hash whose time to live ends under a renewed lock",

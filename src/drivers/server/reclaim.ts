@@ -4,9 +4,7 @@ import { believedUntil } from "../../claim/lease-deadline.ts";
 import type { ReclaimItem, WireAnswer } from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/handshake.ts";
 import type { Claim } from "../../spi/driver.ts";
-
-/** The two clocks may drift apart by this much between an answer and a restart of the server. */
-const MAX_DRIFT_MS = 250;
+import { CLOCK_TOLERANCE_MS } from "../../util/suspend-detector.ts";
 
 /** The approximate size of a reclaim frame. */
 const MAX_FRAME_BYTES = 65_536;
@@ -76,7 +74,7 @@ export class ClaimMemory {
    */
   suspendedMs(wallOffsetMs: number): number {
     const driftMs = wallOffsetMs - this.wallOffsetMs;
-    return driftMs > MAX_DRIFT_MS ? driftMs : 0;
+    return driftMs > CLOCK_TOLERANCE_MS ? driftMs : 0;
   }
 }
 

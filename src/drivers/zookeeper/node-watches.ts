@@ -53,11 +53,11 @@ export class NodeWatches {
    */
   watchBlocker(node: ClaimNode, queue: readonly QueueNode[], ownIndex: number): void {
     const blocker = findBlocker(queue, ownIndex);
-    const target = blocker === "line" ? node.keyPath : `${node.keyPath}/${(queue[blocker] as QueueNode).name}`;
+    const target = blocker === "queue" ? node.keyPath : `${node.keyPath}/${(queue[blocker] as QueueNode).name}`;
     if (node.watchedPath === target) return;
     this.stop(node);
     node.watchedPath = target;
-    if (blocker === "line") this.#joinQueueWatch(node, queue);
+    if (blocker === "queue") this.#joinQueueWatch(node, queue);
     else this.#watchNode(node, target);
   }
 

@@ -178,7 +178,7 @@ export class NodeQueues {
 
   /**
    * Creates the claim's node, if it does not exist. A create whose reply was lost is found by the claim's id, among the
-   * nodes of this session: a node of an earlier session is about to be deleted.
+   * nodes of this session: a node of an earlier session is about to be deleted. (Curator: a protected create.)
    */
   #createNode(node: ClaimNode): Promise<void> {
     node.pendingCreation ??= this.#sendCreate(node).finally(() => {

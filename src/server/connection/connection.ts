@@ -24,7 +24,7 @@ import type { RequestService } from "./request-handler.ts";
 import { RequestHandler } from "./request-handler.ts";
 
 /** The byte stream under a connection. */
-export interface Transport {
+export interface LineTransport {
   write(text: string): void;
   /** Closes the transport after the written bytes have been sent. */
   close(): void;
@@ -78,7 +78,7 @@ const HTTP_RESPONSE_BODY = "this port speaks the Holdfast lock protocol, not HTT
 export class Connection {
   readonly peer: Peer;
   readonly #service: ConnectionService;
-  readonly #transport: Transport;
+  readonly #transport: LineTransport;
   readonly #requestHandler: RequestHandler;
   #session: Session | null = null;
   #state: "new" | "open" | "keepSession" | "closed" = "new";
@@ -92,7 +92,7 @@ export class Connection {
   dueAt = 0;
   heapIndex = -1;
 
-  constructor(service: ConnectionService, transport: Transport, peer: Peer) {
+  constructor(service: ConnectionService, transport: LineTransport, peer: Peer) {
     this.#service = service;
     this.#transport = transport;
     this.peer = peer;

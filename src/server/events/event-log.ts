@@ -140,7 +140,7 @@ export class EventLog implements Observer {
     );
     for (const [ring, index] of subscription.newestFirst()) {
       if (events.length >= max) break;
-      if (ring.claimAt(index).locks.some((hold) => hold.key === key))
+      if (ring.claimAt(index).locks.some((spec) => spec.key === key))
         events.push(subscription.eventAt(ring, index) as RecordedEvent);
     }
     return events.reverse();

@@ -6,7 +6,7 @@
 import * as z from "zod";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { decodeReference } from "../../protocol/lock-reference.ts";
-import type { Claim, LockSpec, Traits } from "../../spi/driver.ts";
+import type { Claim, LockSpec, RevokeTarget, Traits } from "../../spi/driver.ts";
 import { ALL_PERMITS, MAX_LOCKS } from "../../spi/driver.ts";
 import { MAX_DURATION_MS, MIN_TTL_MS, parseDuration } from "../../util/duration.ts";
 import { randomId } from "../../util/ids.ts";
@@ -436,16 +436,8 @@ export function parseReleaseRequest(body: unknown): ParsedReference {
   return parseBody(ReleaseBody, body).reference;
 }
 
-/** A lock to revoke. */
-export interface RevokeTarget {
-  readonly key: string;
-  readonly token: bigint;
-  readonly reason: string;
-  readonly now: boolean;
-}
-
 /** The body of POST /v1/locks/revoke. @throws Problem */
-export function parseRevokeRequest(body: unknown): RevokeTarget {
+export function parseRevokeRequest(body: unknown): Required<RevokeTarget> {
   const { key, token, reason, now = false } = parseBody(RevokeBody, body);
   return { key, token: BigInt(token), reason: cleanLabel(reason), now };
 }

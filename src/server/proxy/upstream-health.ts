@@ -100,6 +100,6 @@ export class UpstreamHealth {
 
 /** A claim that was never placed, so the store does not know it. */
 function createProbeClaim(): Claim {
-  const hold = { key: "holdfast-ready", permits: ALL_PERMITS, limit: ALL_PERMITS };
-  return { id: randomId(), locks: [hold], ttlMs: 30_000, tokenCount: 1, floor: 0n, wait: false, label: "" };
+  const spec = { key: "holdfast-ready", permits: ALL_PERMITS, limit: ALL_PERMITS };
+  return { id: randomId(), locks: [spec], ttlMs: 30_000, tokenCount: 1, floor: 0n, wait: false, label: "" };
 }

@@ -156,7 +156,7 @@ test("an account without the right to inspect learns that a key is busy, but not
   expect(await keys(CANARY, "?limit=1")).toEqual(["team-a/x"]);
 });
 
-test("forced releases and metrics need their rights", async () => {
+test("revocations and metrics need their rights", async () => {
   const { url } = await startSecuredServer();
   const { token } = (await post(url, "/v1/claims", { key: "team-a/x" }, withCredential(CANARY))).json;
   const body = { key: "team-a/x", token, reason: "why" };

@@ -47,7 +47,8 @@ withPostgres((server) => {
     const claims = Array.from({ length: 200 }, (_, index) => makeClaim(`key ${index}`));
     for (const claim of claims) await one.driver.claim(claim);
     const reversed = claims.toReversed();
-    const detach = async (of: OpenDriver, all: typeof claims, leftMs: number) => of.driver.detach?.(all, leftMs);
+    const detach = async (of: OpenDriver, all: typeof claims, remainingMs: number) =>
+      of.driver.detach?.(all, remainingMs);
     const ended: string[] = [];
     // detaching makes each renewal write
     for (let round = 0; round < 8; round++) {

@@ -43,12 +43,12 @@ describe("a client's clock", () => {
           expect(lock.token).toBeGreaterThan(token);
           token = lock.token;
           // it is renewed and not lost, nor does it outlive its lease
-          const leftMs = async (): Promise<number> => {
+          const readRemainingMs = async (): Promise<number> => {
             const [view] = await accurateClient.list("key");
             return view?.state === "held" ? (view.remainingMs ?? 0) : 0;
           };
-          await until(async () => (await leftMs()) < 3_500, { within: 5_000, what: "a lease that is older" });
-          await until(async () => (await leftMs()) > 3_500, { within: 5_000, what: "its renewal" });
+          await until(async () => (await readRemainingMs()) < 3_500, { within: 5_000, what: "a lease that is older" });
+          await until(async () => (await readRemainingMs()) > 3_500, { within: 5_000, what: "its renewal" });
           expect(lock.signal.aborted).toBe(false);
           expect(await lock.release()).toBe(true);
         });

@@ -132,8 +132,8 @@ describe.skipIf(reason !== null)(`tokens across losses of data (${reason ?? "run
       const foremost = this.#time + this.#foremost + this.#spent;
       expect(Number(tokenCeiling), "how far the ceiling is ahead").toBeLessThanOrEqual(foremost + this.#aheadMicros);
       expect(Number(this.#last), "the last token").toBeLessThanOrEqual(foremost);
-      const leftMs = graceEndsAt - (this.#time + this.#offset) / 1_000;
-      expect(leftMs, "the grace period").toBeLessThanOrEqual(this.#aheadMicros / 1_000 + 1);
+      const remainingMs = graceEndsAt - (this.#time + this.#offset) / 1_000;
+      expect(remainingMs, "the grace period").toBeLessThanOrEqual(this.#aheadMicros / 1_000 + 1);
     }
 
     async #restoreCounter(counter: string): Promise<void> {

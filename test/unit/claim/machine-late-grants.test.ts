@@ -35,8 +35,8 @@ describe("a grant whose lease is over by the client's clock", () => {
   });
 
   test("sent before a sleep: the remaining lease counts from before the sleep", () => {
-    const afterSleep = (leftMs: number): MachineFixture =>
-      new MachineFixture().at(10).suspend(2_000).at(20).answered(heldAnswer(leftMs));
+    const afterSleep = (remainingMs: number): MachineFixture =>
+      new MachineFixture().at(10).suspend(2_000).at(20).answered(heldAnswer(remainingMs));
     expect(afterSleep(30_000).state).toMatchObject({ status: "held", deadline: 25_000 });
     expect(afterSleep(10_000).state).toMatchObject({ status: "held", deadline: 7_000 });
     expect(afterSleep(2_000).effects).toEqual(["release", "expire"]);

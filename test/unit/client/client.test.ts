@@ -24,7 +24,7 @@ interface Fixture {
   readonly other: Locks;
   /** The next claims, up to this number, are answered late, with this little of the lease left. */
   lateClaims: number;
-  leftMs: number;
+  remainingMs: number;
   /** The next renewals give no answer for this key. */
   silentKey: string | null;
   /** Calls of renew so far. */
@@ -45,7 +45,7 @@ function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
     if (answer.state !== "held" || fixture.lateClaims === 0) return answer;
     fixture.lateClaims--;
     await new Promise<void>((resolve) => clock.timer(resolve).set(clock.now() + LATE_MS));
-    return { ...answer, remainingMs: fixture.leftMs };
+    return { ...answer, remainingMs: fixture.remainingMs };
   };
   const renew = async (claims: readonly Claim[]): Promise<(Answer | undefined)[]> => {
     fixture.renewals++;
@@ -57,7 +57,7 @@ function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
   const fixture = {
     clock,
     lateClaims: 0,
-    leftMs: REMAINING_MS,
+    remainingMs: REMAINING_MS,
     silentKey: null as string | null,
     renewals: 0,
     locks: createLocks(delegate(inner, { ...withTraits(inner, { manyKeys }), claim: claimLate, renew }), {
@@ -126,7 +126,7 @@ describe("a grant whose lease is over when it is answered", () => {
 
   test("is recognized when the machine slept for longer than the lease during the answer", async () => {
     const fixture = createFixture();
-    Object.assign(fixture, { lateClaims: 1, leftMs: 30_000 });
+    Object.assign(fixture, { lateClaims: 1, remainingMs: 30_000 });
     const pendingLock = fixture.locks.acquire("k");
     await fixture.clock.advance(1);
     // this client's machine sleeps, not the store's: the store's lease is over, the client's clock has not moved

@@ -19,9 +19,9 @@ function failingDetachDriver(
   const inner = memory({ store });
   const callTimes: number[] = [];
   const driver = delegate(inner, {
-    async detach(claims, leftMs) {
-      callTimes.push(leftMs ?? Number.NaN);
-      const results = await inner.detach?.(claims, leftMs);
+    async detach(claims, remainingMs) {
+      callTimes.push(remainingMs ?? Number.NaN);
+      const results = await inner.detach?.(claims, remainingMs);
       if (callTimes.length <= times) throw new Error("the answer was lost");
       return results ?? [];
     },
@@ -69,8 +69,8 @@ test("no renewal restarts the full lease during a detach, however long the answe
   let isAsked = false;
   let late = 0;
   const driver = delegate(inner, {
-    async detach(claims, leftMs) {
-      const results = await inner.detach?.(claims, leftMs);
+    async detach(claims, remainingMs) {
+      const results = await inner.detach?.(claims, remainingMs);
       isAsked = true;
       // longer than until the next renewal, a third of the lease after the last
       await new Promise((resolve) => setTimeout(resolve, 400));
@@ -109,8 +109,8 @@ function slowDetachFixture(refusal?: Error): { locks: Locks; other: Locks; answe
     answerDetach = resolve;
   });
   const driver = delegate(inner, {
-    async detach(claims, leftMs) {
-      const wereHeld = refusal === undefined ? await inner.detach?.(claims, leftMs) : [];
+    async detach(claims, remainingMs) {
+      const wereHeld = refusal === undefined ? await inner.detach?.(claims, remainingMs) : [];
       await reply;
       if (refusal !== undefined) throw refusal;
       return wereHeld ?? [];

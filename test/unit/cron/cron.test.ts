@@ -37,7 +37,7 @@ function client(change: (driver: Driver) => Driver = (driver) => driver): Locks 
 }
 
 /** The time left of the lease of a key, by the store's clock. */
-async function leaseLeftMs(key: string): Promise<number | undefined> {
+async function readRemainingMs(key: string): Promise<number | undefined> {
   const [view] = await client().list(key);
   return view?.state === "held" ? (view.remainingMs ?? undefined) : undefined;
 }
@@ -81,7 +81,7 @@ test("a coordinator takes times that differ by a millisecond for one tick", asyn
   const [first, second] = [createRunCoordinator(client()), createRunCoordinator(client())];
   expect(await first.shouldRun("report:2026-11-23T02:59:59.999Z", 0)).toBe(true);
   expect(await second.shouldRun("report:2026-11-23T03:00:00.000Z", 0)).toBe(false);
-  expect(await leaseLeftMs(KEY)).toBeGreaterThan(0);
+  expect(await readRemainingMs(KEY)).toBeGreaterThan(0);
 });
 
 test("calls of one client at the same moment run the job once", async () => {
@@ -94,10 +94,10 @@ test("the tick stays claimed when its process closes its client, until no clock 
   vi.setSystemTime(TICK.getTime() - 2_000);
   await wrapJob(locks, "report", ran, { clockSkew: "5s", maxDelay: "20s" })(TICK);
   await locks.close();
-  const leftMs = await leaseLeftMs(KEY);
+  const remainingMs = await readRemainingMs(KEY);
   // this clock is 2 s ahead of those that show the tick
-  expect(leftMs).toBeGreaterThan(26_000);
-  expect(leftMs).toBeLessThanOrEqual(27_270);
+  expect(remainingMs).toBeGreaterThan(26_000);
+  expect(remainingMs).toBeLessThanOrEqual(27_270);
 });
 
 test("a process that comes later than maxDelay does not even ask for the tick", async () => {
@@ -132,7 +132,7 @@ test("a claim that is answered later than maxDelay does not count, and is given 
   const options = { maxDelay: "2s", onSkipped: ({ reason }: SkippedTick) => void reasons.push(reason) } as const;
   expect(await wrapJob(slow, "report", ran, options)(TICK)).toBeUndefined();
   expect(reasons).toEqual(["late"]);
-  expect(await leaseLeftMs(KEY)).toBeUndefined();
+  expect(await readRemainingMs(KEY)).toBeUndefined();
 });
 
 test("with overlap false a tick is skipped while an earlier one runs, in another process too; with true it runs", async () => {
@@ -199,7 +199,7 @@ test("a job that throws rejects the call and releases its lock; the tick is not 
     { overlap: false },
   );
   await expect(fail(TICK)).rejects.toThrow("disk full");
-  expect(await leaseLeftMs("job:report:")).toBeGreaterThan(0);
+  expect(await readRemainingMs("job:report:")).toBeGreaterThan(0);
   expect(await client().list()).toHaveLength(1);
   expect(await wrapJob(client(), "report", ran)(TICK)).toBeUndefined();
 });
@@ -263,7 +263,7 @@ test("a coordinator lets one process run a tick of node-cron, and keeps its clai
   const [first, second] = [createRunCoordinator(client()), createRunCoordinator(client())];
   expect(await first.shouldRun(`report:${TICK.toISOString()}`, 90_000)).toBe(true);
   expect(await second.shouldRun(`report:${TICK.toISOString()}`, 90_000)).toBe(false);
-  expect(await leaseLeftMs(KEY)).toBeGreaterThan(80_000);
+  expect(await readRemainingMs(KEY)).toBeGreaterThan(80_000);
   await first.onComplete(`report:${TICK.toISOString()}`);
   expect(await second.shouldRun(`report:${TICK.toISOString()}`, 90_000)).toBe(false);
 });

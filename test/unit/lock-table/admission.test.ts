@@ -34,14 +34,14 @@ test.each([
   ["each by its own limit", [permitEntry(2, 4), permitEntry(2, 3), permitEntry(1, 4)], 1],
   ["no permits beside a mutex", [mutexEntry, permitEntry(1, 4)], 1],
   ["no mutex beside a permit", [permitEntry(1, 4), mutexEntry], 1],
-])("admitted: %s", (_, line, count) => {
-  expect(countAdmitted(line)).toBe(count);
+])("admitted: %s", (_, queue, count) => {
+  expect(countAdmitted(queue)).toBe(count);
 });
 
 test("no admitted entry sees more permits taken than its limit", () => {
   fc.assert(
-    fc.property(arbitraryEntries, (line) => {
-      const admitted = line.slice(0, countAdmitted(line));
+    fc.property(arbitraryEntries, (queue) => {
+      const admitted = queue.slice(0, countAdmitted(queue));
       for (const [index, entry] of admitted.entries()) {
         const before = admitted.slice(0, index).reduce((sum, { permits }) => sum + permits, 0);
         expect(fits(before, entry)).toBe(true);
@@ -52,11 +52,11 @@ test("no admitted entry sees more permits taken than its limit", () => {
 
 test("removing an entry ends the admission of no other", () => {
   fc.assert(
-    fc.property(arbitraryEntries, fc.nat(), (line, pick) => {
-      if (line.length === 0) return;
-      const count = countAdmitted(line);
-      const removedIndex = pick % line.length;
-      const remaining = line.toSpliced(removedIndex, 1);
+    fc.property(arbitraryEntries, fc.nat(), (queue, pick) => {
+      if (queue.length === 0) return;
+      const count = countAdmitted(queue);
+      const removedIndex = pick % queue.length;
+      const remaining = queue.toSpliced(removedIndex, 1);
       expect(countAdmitted(remaining)).toBeGreaterThanOrEqual(removedIndex < count ? count - 1 : count);
     }),
   );
@@ -67,26 +67,26 @@ test.each([
   ["a writer watches the last reader", [readerEntry, readerEntry, mutexEntry], 2, 1],
   ["a reader watches the nearest writer", [mutexEntry, readerEntry, mutexEntry, readerEntry, readerEntry], 4, 2],
   ["a permit watches the nearest mutex", [mutexEntry, permitEntry(1, 4)], 1, 0],
-  ["a permit in a crowd watches the line", [permitEntry(2, 2), permitEntry(1, 2)], 1, "line"],
+  ["a permit in a crowd watches the queue", [permitEntry(2, 2), permitEntry(1, 2)], 1, "queue"],
   [
     "a claim of every permit of a semaphore watches its predecessor",
     [permitEntry(1, 2), permitEntry(1, 2), permitEntry(2, 2)],
     2,
     1,
   ],
-] as const)("blocker: %s", (_, line, ownIndex, blocker) => {
-  expect(findBlocker(line, ownIndex)).toBe(blocker);
+] as const)("blocker: %s", (_, queue, ownIndex, blocker) => {
+  expect(findBlocker(queue, ownIndex)).toBe(blocker);
 });
 
 test("a waiting entry is not admitted before its blocker is gone", () => {
   fc.assert(
-    fc.property(arbitraryEntries, (line) => {
-      for (let ownIndex = countAdmitted(line); ownIndex < line.length; ownIndex++) {
-        const blocker = findBlocker(line, ownIndex);
-        if (blocker === "line") continue;
+    fc.property(arbitraryEntries, (queue) => {
+      for (let ownIndex = countAdmitted(queue); ownIndex < queue.length; ownIndex++) {
+        const blocker = findBlocker(queue, ownIndex);
+        if (blocker === "queue") continue;
         // whichever other entry goes, this one must wait while its blocker stays
-        const pair = [line[blocker] as PermitRequest, line[ownIndex] as PermitRequest];
-        if ((line[ownIndex] as PermitRequest).permits < (line[ownIndex] as PermitRequest).limit)
+        const pair = [queue[blocker] as PermitRequest, queue[ownIndex] as PermitRequest];
+        if ((queue[ownIndex] as PermitRequest).permits < (queue[ownIndex] as PermitRequest).limit)
           expect(countAdmitted(pair)).toBeLessThan(2);
         else expect(blocker).toBe(ownIndex - 1);
       }

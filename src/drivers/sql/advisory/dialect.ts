@@ -19,7 +19,7 @@ export interface ServerLock {
 }
 
 /** How a lock is held. */
-export interface LockMode {
+export interface AdvisoryMode {
   readonly lock: ServerLock;
   /** Together with other shared holders. Only if the dialect's permits are "shared". */
   readonly isShared: boolean;
@@ -70,19 +70,19 @@ export interface AdvisoryDialect {
   /** Whether the statement meets the marked session. @throws StoreRefusedError as identify() */
   probe(connection: SqlConnection, session: SessionMark): Promise<true | null>;
   /** Takes the lock if it is free. A lock that the session has is taken again. Null, as in all of these: nothing was done, for it met another session. */
-  tryLock(connection: SqlConnection, session: SessionMark, mode: LockMode): Promise<boolean | null>;
+  tryLock(connection: SqlConnection, session: SessionMark, mode: AdvisoryMode): Promise<boolean | null>;
   /** Waits for the lock for at most WAIT_MS. */
-  waitForLock(connection: SqlConnection, session: SessionMark, mode: LockMode): Promise<boolean | null>;
+  waitForLock(connection: SqlConnection, session: SessionMark, mode: AdvisoryMode): Promise<boolean | null>;
   /** Returns whether the session had the lock. */
-  unlock(connection: SqlConnection, session: SessionMark, mode: LockMode): Promise<boolean | null>;
+  unlock(connection: SqlConnection, session: SessionMark, mode: AdvisoryMode): Promise<boolean | null>;
   /** The same for several. */
   unlockAll(
     connection: SqlConnection,
     session: SessionMark,
-    modes: readonly LockMode[],
+    modes: readonly AdvisoryMode[],
   ): Promise<readonly boolean[] | null>;
   /** Ends the wait of another session, if it waits for this lock. That session may have the lock by then. */
-  cancelWait(connection: SqlConnection, sessionId: string, mode: LockMode): Promise<void>;
+  cancelWait(connection: SqlConnection, sessionId: string, mode: AdvisoryMode): Promise<void>;
   diagnose(connection: SqlConnection): Promise<readonly Check[]>;
   /** Whether the server reported the error, so that the connection is in order. */
   isServerError(error: unknown): boolean;

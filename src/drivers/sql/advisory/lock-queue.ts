@@ -4,13 +4,13 @@
  */
 
 import type { Answer, Claim } from "../../../spi/driver.ts";
-import type { LockMode } from "./dialect.ts";
+import type { AdvisoryMode } from "./dialect.ts";
 import type { Session } from "./session.ts";
 
 /** One claim from its first call until its end. */
 export interface Entry {
   readonly claim: Claim;
-  readonly mode: LockMode;
+  readonly mode: AdvisoryMode;
   readonly queue: LockQueue;
   readonly createdAt: number;
   /** The `claim` call in progress. */

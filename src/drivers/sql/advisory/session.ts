@@ -7,7 +7,7 @@ import { runInMicrotask } from "../../../util/microtask.ts";
 import { rejectOnThrow, sleep } from "../../../util/timeout.ts";
 import { CallTimeouts } from "../../call-timeouts.ts";
 import type { DedicatedConnection, SqlConnection } from "../clients/types.ts";
-import type { AdvisoryDialect, LockMode, SessionMark } from "./dialect.ts";
+import type { AdvisoryDialect, AdvisoryMode, SessionMark } from "./dialect.ts";
 import { WAIT_MS } from "./dialect.ts";
 
 /** What the sessions of one driver share. */
@@ -118,24 +118,24 @@ export class Session {
     return this.#isEnded ? 0 : Math.max(this.#confirmedAt + sessionMs - clock.now(), 0);
   }
 
-  tryLock(mode: LockMode): Promise<boolean> {
+  tryLock(mode: AdvisoryMode): Promise<boolean> {
     return this.#call((connection) => this.#context.dialect.tryLock(connection, this.#mark, mode));
   }
 
-  unlock(mode: LockMode): Promise<boolean> {
+  unlock(mode: AdvisoryMode): Promise<boolean> {
     return this.#call((connection) => this.#context.dialect.unlock(connection, this.#mark, mode));
   }
 
-  unlockAll(modes: readonly LockMode[]): Promise<readonly boolean[]> {
+  unlockAll(modes: readonly AdvisoryMode[]): Promise<readonly boolean[]> {
     return this.#call((connection) => this.#context.dialect.unlockAll(connection, this.#mark, modes));
   }
 
-  cancelWait(sessionId: string, mode: LockMode): Promise<void> {
+  cancelWait(sessionId: string, mode: AdvisoryMode): Promise<void> {
     return this.#call((connection) => this.#context.dialect.cancelWait(connection, sessionId, mode));
   }
 
   /** No other statement may be sent meanwhile. Its answer may have been on its way for long, so it confirms nothing. */
-  waitForLock(mode: LockMode): Promise<boolean> {
+  waitForLock(mode: AdvisoryMode): Promise<boolean> {
     const { dialect, waitTimeouts } = this.#context;
     return this.#run(waitTimeouts, false, (connection) => dialect.waitForLock(connection, this.#mark, mode));
   }

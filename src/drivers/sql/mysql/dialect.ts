@@ -7,6 +7,7 @@ import { toConnectTimeoutMs } from "../../connect-timeout.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { decodeFlags } from "../../reply-codec.ts";
 import type { CallConnection } from "../call.ts";
+import { ANSWER_IN_TIME } from "../call.ts";
 import type { CallKind } from "../call-kinds.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
@@ -48,8 +49,6 @@ const ABOVE_ALL_KEYS: Uint8Array = Buffer.from([0xff]);
  */
 const CALL_SETTINGS =
   "/*M! set statement max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1,time_zone='+00:00' for */";
-/** The share of a call's time after which the server ends it. */
-const ANSWER_IN_TIME = 0.9;
 /** 0 would mean no limit. */
 const LEAST_SECONDS = 0.001;
 

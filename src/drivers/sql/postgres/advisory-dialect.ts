@@ -3,7 +3,7 @@
 import { StoreRefusedError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { memoize } from "../../../util/memoize.ts";
-import type { AdvisoryDialect, LockMode, ServerLock, SessionMark } from "../advisory/dialect.ts";
+import type { AdvisoryDialect, AdvisoryMode, ServerLock, SessionMark } from "../advisory/dialect.ts";
 import { WAIT_MS } from "../advisory/dialect.ts";
 import type { LockNumber } from "../advisory/lock-number.ts";
 import { hashKey, toCall, toParameters } from "../advisory/lock-number.ts";
@@ -165,7 +165,7 @@ function whereMarked(expression: string, id: string, mark: string): string {
 }
 
 /** The statements that call a function of locks, each as the same text: it is prepared once. */
-function createStatements(name: string, test = ""): (mode: LockMode) => string {
+function createStatements(name: string, test = ""): (mode: AdvisoryMode) => string {
   const textsOf = (isShared: boolean): readonly string[] =>
     [["0"], ["0", "0"]].map((parameters) => {
       const call = `${toCall(nameOf(name, isShared), parameters)}${test}`;
@@ -184,7 +184,7 @@ async function readRow(connection: SqlConnection, text: string): Promise<SqlRow>
   return (await connection.query(text)).rows[0] ?? {};
 }
 
-function parametersOf({ id, mark }: SessionMark, { lock }: LockMode): readonly SqlValue[] {
+function parametersOf({ id, mark }: SessionMark, { lock }: AdvisoryMode): readonly SqlValue[] {
   return [...lock.values, id, mark];
 }
 
@@ -209,7 +209,7 @@ function nameOf(name: string, isShared: boolean): string {
 }
 
 /** With the numbers in the text, since a statement takes at most 65,535 parameters. They are integers: see toParameters(). */
-function literalCallOf(name: string, mode: LockMode): string {
+function literalCallOf(name: string, mode: AdvisoryMode): string {
   const { values } = mode.lock;
   const type = values.length === 1 ? "bigint" : "int";
   return `pg_catalog.${nameOf(name, mode.isShared)}(${values.map((value) => `'${value}'::${type}`).join(", ")})`;

@@ -6,6 +6,7 @@
  */
 
 import type { CallConnection } from "../call.ts";
+import { ANSWER_IN_TIME } from "../call.ts";
 import type { Calls } from "../calls.ts";
 import { insertPostgresValues } from "../clients/postgres-protocol.ts";
 import type { SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
@@ -30,9 +31,6 @@ do $$ begin
     end if;
   end if;
 end $$;`;
-
-/** The share of a call's time after which the server ends its statement: the answer arrives before the client gives the call up. */
-const ANSWER_IN_TIME = 0.9;
 
 /** Whether a setting of the session may be the cause. */
 export function isSettingError(error: unknown): boolean {

@@ -53,7 +53,7 @@ export interface Identity {
 }
 
 /** 'o' owned, 'd' detached, 'r' revoked. */
-export type ClaimState = "o" | "d" | "r";
+export type RowState = "o" | "d" | "r";
 
 /** A claim as the table has it. Times are microseconds. */
 export interface StoredClaim {
@@ -63,7 +63,7 @@ export interface StoredClaim {
   readonly bucket: number;
   readonly permits: number;
   readonly limit: number;
-  readonly state: ClaimState;
+  readonly state: RowState;
   readonly ttl: number;
   expires: number;
   /** 0n: it waits. */
@@ -227,7 +227,7 @@ export class SqliteRows {
     this.#run(EXTEND_LEASE, expires, inbox, id);
   }
 
-  setState(id: string, state: ClaimState, expires: number): void {
+  setState(id: string, state: RowState, expires: number): void {
     this.#run(SET_STATE, state, expires, id);
   }
 
@@ -239,7 +239,7 @@ export class SqliteRows {
       const left = this.#get(REDUCE_TOTALS, row.permits as number, row.key as string);
       if (left?.used === 0) this.forgetTotals(row.key as string);
     }
-    return { state: row.state as ClaimState, expires: Number(row.expires) };
+    return { state: row.state as RowState, expires: Number(row.expires) };
   }
 
   /** null: the table is empty. */
@@ -363,7 +363,7 @@ function toStoredClaim(row: SqlRow): StoredClaim {
     bucket: row.bucket as number,
     permits: row.permits as number,
     limit: row.permit_limit as number,
-    state: row.state as ClaimState,
+    state: row.state as RowState,
     ttl: Number(row.ttl),
     expires: Number(row.expires),
     token: toBigInt(row.token),
