@@ -16,3 +16,13 @@ export class RequestError extends Error {
 export function drainingError(): RequestError {
   return new RequestError("DRAINING", "the server is stopping");
 }
+
+/** A write to the state directory has failed, and with it what must not be answered without the write. */
+export function diskError(cause: unknown): RequestError {
+  const code = (cause as NodeJS.ErrnoException | null)?.code ?? "an error";
+  return new RequestError(
+    "DISK",
+    `the server cannot write its state (${code}); locks that must be persisted are refused`,
+    cause,
+  );
+}

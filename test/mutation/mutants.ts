@@ -583,8 +583,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a renewal answered before its claim's own write",
     file: "src/server/storage/write-ahead.ts",
-    find: "return this.#writes.get(id) ?? null;",
-    replace: "return null;",
+    find: "return isWritten ? (this.#writes.get(id) ?? null) :",
+    replace: "return isWritten ? null :",
     tests: "test/integration/server/write-ahead.test.ts",
   },
   {

@@ -5,16 +5,16 @@ import type { Mutant } from "./mutants.ts";
 export const STORAGE_MUTANTS: readonly Mutant[] = [
   {
     name: "a release answered although the claim would come back after a crash",
-    file: "src/server/storage/durable-log.ts",
+    file: "src/server/storage/journal.ts",
     find: "      if (isPending()) throw error;\n",
     replace: "",
     tests: "test/integration/server/journal-failures.test.ts",
   },
   {
-    name: "a repeated release that does not ask what became of the first one",
-    file: "src/server/local/local-backend.ts",
-    find: "if (durableLog?.mayComeBack(id)) endedIds.push(id);",
-    replace: "if (durableLog?.has(id)) endedIds.push(id);",
+    name: "a release answered before its claim is dropped from the journal, or a repeated one",
+    file: "src/server/storage/write-ahead.ts",
+    find: "return pendingIds.length === 0 ? null : journal.waitUntilDropped(pendingIds);",
+    replace: "return null;",
     tests: "test/integration/server/journal-failures.test.ts",
   },
   {
@@ -33,7 +33,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "ended claims that wait for a rewrite of the journal",
-    file: "src/server/storage/durable-log.ts",
+    file: "src/server/storage/journal.ts",
     find: "      await this.#writeDropsAlone();\n",
     replace:
       "      for (const id of this.#currentDrops) this.#unwrittenDrops.add(id);\n      this.#currentDrops = new Set();\n",

@@ -252,14 +252,10 @@ export class LocalBackend implements Backend {
 
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]> {
     const time = this.#batchClock.read();
-    const endedIds: ClaimId[] = [];
-    const durableLog = this.durableLog;
     this.table.advance(time);
     const results = items.map(({ id, unansweredTtl }) => {
       const record = this.table.records.get(id);
       this.#pendingPlacements.cancel(id);
-      // its first release may have been answered with an error
-      if (durableLog?.mayComeBack(id)) endedIds.push(id);
       if (record === undefined) {
         if (!this.recoveryWindow.mayBeUnreported(id)) return this.table.release(id, time, unansweredTtl);
         // or it might be reclaimed later
@@ -270,10 +266,9 @@ export class LocalBackend implements Backend {
       this.#ownership.beforeRelease(record, session);
       return this.table.remove(record);
     });
-    // a claim that would come back after a crash has not been released
-    return endedIds.length > 0 && durableLog !== null
-      ? durableLog.waitUntilDropped(endedIds).then(() => results)
-      : results;
+    // also claims that ended before: their first release may have been answered with an error
+    const write = this.#writeAhead?.persistEnds(items.map(({ id }) => id));
+    return write instanceof Promise ? write.then(() => results) : results;
   }
 
   detach(session: Session, ids: readonly ClaimId[], remainingMs?: number): MaybePromise<readonly boolean[]> {
@@ -306,7 +301,7 @@ export class LocalBackend implements Backend {
     this.endBatch();
     if (this.#writeAhead === null) return results;
     // never at once: the holders are told first, whether something has to be written or not
-    return Promise.resolve(this.#writeAhead.persistRevocations(records)).then(() => results);
+    return this.#writeAhead.persistRevocations(records).then(() => results);
   }
 
   list(
@@ -364,7 +359,7 @@ export class LocalBackend implements Backend {
       this.#ownership.holdDeadlines.nextDueAt(),
       this.#claimLister.nextDueAt(),
       this.recoveryWindow.endsAt,
-      this.#writeAhead?.nextDueAt() ?? Number.POSITIVE_INFINITY,
+      this.durableLog?.nextDueAt() ?? Number.POSITIVE_INFINITY,
     );
   }
 
@@ -374,7 +369,7 @@ export class LocalBackend implements Backend {
     this.#ownership.holdDeadlines.advance(this.table, time);
     this.#claimLister.advance();
     this.recoveryWindow.endIfDone();
-    this.#writeAhead?.advance(now);
+    this.durableLog?.advance(now);
   }
 
   endBatch(): void {

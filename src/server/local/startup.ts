@@ -10,7 +10,7 @@ import type { EventLog } from "../events/event-log.ts";
 import type { ServerLimits } from "../limits.ts";
 import { widestLimits } from "../limits.ts";
 import type { Logger } from "../logger.ts";
-import { RequestError } from "../request-error.ts";
+import { diskError } from "../request-error.ts";
 import type { CommandRuns, LivingRuns } from "../runs/command-run.ts";
 import { Session } from "../session/session.ts";
 import { SessionRegistry } from "../session/session-registry.ts";
@@ -288,11 +288,7 @@ function createSessionPersister(storage: Storage): (session: Session) => void {
     try {
       storage.addSession(toSavedSession(session));
     } catch (error) {
-      throw new RequestError(
-        "DISK",
-        "the server cannot write its state; locks that must be persisted are refused",
-        error,
-      );
+      throw diskError(error);
     }
     session.isPersisted = true;
   };
