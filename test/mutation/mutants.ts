@@ -571,8 +571,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "clients forgotten by a second crash",
     file: "src/server/local/startup.ts",
-    find: "strangers: recovery.expectedSessions === null",
-    replace: "strangers: false",
+    find: "hasUnknownHolders: recovery.expectedSessions === null",
+    replace: "hasUnknownHolders: false",
   },
   {
     name: "a session of the journal that counts as noted",

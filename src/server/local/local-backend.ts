@@ -115,7 +115,7 @@ export class LocalBackend implements Backend {
     const { now, micros } = this.#batchClock.read();
     this.table = new LockTable<Session>({
       sessionMs,
-      tokenCeiling: durableState?.state.bound ?? Number.POSITIVE_INFINITY,
+      tokenCeiling: durableState?.state.tokenCeiling ?? Number.POSITIVE_INFINITY,
       maxTombstones: limits.claims,
       observer: this.#eventLog ?? NO_OBSERVER,
       onAdded: (record) => this.#ownership.onAdded(record),
@@ -154,7 +154,8 @@ export class LocalBackend implements Backend {
     const record = restoreClaim(this.table, saved, owner, time);
     if (record === null) return;
     this.#writeAhead?.recordLease(saved.claim);
-    if (saved.holdLeftMs !== undefined) this.#ownership.holdDeadlines.set(record, saved.holdLeftMs, time.now);
+    if (saved.remainingMaxHoldMs !== undefined)
+      this.#ownership.holdDeadlines.set(record, saved.remainingMaxHoldMs, time.now);
     if (owner !== null) linkToSession(record, owner);
   }
 

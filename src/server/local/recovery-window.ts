@@ -93,12 +93,12 @@ export class RecoveryWindow {
   /** The rest of the recovery, for the next start after a clean shutdown; null: nothing. */
   toSavedRecovery(): SavedRecovery | null {
     if (this.reason === null) return null;
-    const bound = Number.isFinite(this.#ceilingAtStart) ? this.#ceilingAtStart : null;
+    const tokenCeiling = Number.isFinite(this.#ceilingAtStart) ? this.#ceilingAtStart : null;
     return {
       reason: this.reason,
-      leftMs: this.remainingMs(),
-      bound,
-      awaited: this.#expectedSessions && [...this.#expectedSessions],
+      remainingMs: this.remainingMs(),
+      tokenCeiling,
+      expectedSessions: this.#expectedSessions && [...this.#expectedSessions],
     };
   }
 

@@ -122,9 +122,12 @@ async function openDurable(
   const { claims, sessions: saved } = startupPlan;
   const isRecovering = startupPlan.durationMs > 0;
   // also after a clean stop: the claims that it has saved may be reported after a crash of this run
-  const formerLimits = isRecovering || claims.length > 0 ? widestLimits(limits, loadedState.state?.room) : undefined;
-  const state = { ...startupPlan.state, room: formerLimits ?? widestLimits(limits) };
-  const journal = claims.filter(({ token, detached, claim }) => token > 0 && (detached || needsJournal(claim.ttlMs)));
+  const formerLimits =
+    isRecovering || claims.length > 0 ? widestLimits(limits, loadedState.state?.claimLimits) : undefined;
+  const state = { ...startupPlan.state, claimLimits: formerLimits ?? widestLimits(limits) };
+  const journal = claims.filter(
+    ({ token, isDetached, claim }) => token > 0 && (isDetached || needsJournal(claim.ttlMs)),
+  );
   // before the first answer, because a saved table may be used only once
   await storage.beginRun({ state, journal: journal.map((put) => ({ put })), sessions: saved });
   const backend = new LocalBackend({
@@ -177,17 +180,17 @@ export function planStartup(
   const nextState = {
     id: state?.id ?? randomId(),
     generation: (state?.generation ?? 0) + 1,
-    bound: Math.max(micros, state?.bound ?? 0) + CEILING_LEAD_MICROS,
+    tokenCeiling: Math.max(micros, state?.tokenCeiling ?? 0) + CEILING_LEAD_MICROS,
   };
   if (isFirstStart || (clean !== null && clean.recovery === null)) {
     const claims = clean?.claims ?? [];
-    const longestMs = Math.max(findLongestLease(claims, sessionMs), DEFAULT_LEASE_MS);
+    const longestLeaseMs = Math.max(findLongestLease(claims, sessionMs), DEFAULT_LEASE_MS);
     return {
       ...NO_RECOVERY,
-      ceilingAtStart: state?.bound ?? 0,
+      ceilingAtStart: state?.tokenCeiling ?? 0,
       claims,
       sessions: clean?.sessions ?? [],
-      state: { ...nextState, longestMs, remote, strangers: false, clean: null },
+      state: { ...nextState, longestLeaseMs, remote, hasUnknownHolders: false, clean: null },
     };
   }
   const recovery = planRecovery(loadedState);
@@ -197,10 +200,10 @@ export function planStartup(
     sessions: clean?.sessions ?? loadedState.sessions ?? [],
     state: {
       ...nextState,
-      longestMs: state?.longestMs ?? MAX_UNJOURNALED_MS,
+      longestLeaseMs: state?.longestLeaseMs ?? MAX_UNJOURNALED_MS,
       remote: remote || (state?.remote ?? true),
       // if the server crashes before these sessions had their time, the next start must still expect them
-      strangers: recovery.expectedSessions === null,
+      hasUnknownHolders: recovery.expectedSessions === null,
       clean: null,
     },
   };
@@ -224,25 +227,25 @@ function planRecovery(loadedState: LoadedState): RecoveryPlan {
     const expectedSessions = findExpectedSessions(state, loadedState);
     return {
       reason: "crash",
-      ceilingAtStart: state.bound,
-      durationMs: state.longestMs,
+      ceilingAtStart: state.tokenCeiling,
+      durationMs: state.longestLeaseMs,
       expectedSessions,
       acceptsJournaled: false,
     };
   }
-  const { reason, leftMs, bound, awaited: expectedSessions } = savedRecovery;
+  const { reason, remainingMs, tokenCeiling, expectedSessions } = savedRecovery;
   return {
     reason,
-    ceilingAtStart: bound ?? Number.POSITIVE_INFINITY,
-    durationMs: leftMs,
+    ceilingAtStart: tokenCeiling ?? Number.POSITIVE_INFINITY,
+    durationMs: remainingMs,
     expectedSessions: expectedSessions && new Set(expectedSessions),
-    acceptsJournaled: bound === null,
+    acceptsJournaled: tokenCeiling === null,
   };
 }
 
 /** The sessions that may still be holders; null: unknown. */
 function findExpectedSessions(state: SavedState, { sessions, isSameBoot }: LoadedState): ReadonlySet<string> | null {
-  if (state.strangers) return null;
+  if (state.hasUnknownHolders) return null;
   // the list was not durable, but after a reboot no process of this machine is left
   if (!isSameBoot) return state.remote ? null : new Set();
   return sessions && new Set(sessions.map(({ id }) => id));
@@ -253,7 +256,7 @@ function claimsFromJournal({ journal }: LoadedState): SavedClaim[] {
   const claims = new Map<ClaimId, SavedClaim>();
   for (const record of journal ?? []) {
     if ("drop" in record) claims.delete(record.drop);
-    else claims.set(record.put.claim.id, { ...record.put, leftMs: Number(record.put.claim.ttlMs) });
+    else claims.set(record.put.claim.id, { ...record.put, remainingMs: Number(record.put.claim.ttlMs) });
   }
   return [...claims.values()];
 }
@@ -266,17 +269,17 @@ function findLongestLease(claims: readonly SavedClaim[], sessionMs: number): num
 function restoreState(backend: LocalBackend, sessions: SessionRegistry, startupPlan: StartupPlan, clock: Clock): void {
   const restored = new Map<string, Session>();
   const createSession = (saved: SavedSession): Session => {
-    const session = new Session({ ...saved, session: saved.id }, saved.local, clock.now());
+    const session = new Session({ ...saved, session: saved.id }, saved.isLocal, clock.now());
     // until the client has reconnected and authenticated
-    session.principal = deniedPrincipal(saved.by ?? "");
+    session.principal = deniedPrincipal(saved.account);
     restored.set(saved.id, session);
     return session;
   };
   // a session known only from claims in the journal is in no list yet: it is added when it claims something
   for (const saved of startupPlan.sessions) createSession(saved).isPersisted = true;
   for (const saved of startupPlan.claims) {
-    const { session: id, by = "" } = saved;
-    const unknownClient = { local: false, label: "", pid: null, pidStart: null, by };
+    const { sessionId: id, account } = saved;
+    const unknownClient = { isLocal: false, label: "", pid: null, pidStart: null, account };
     backend.restore(saved, id === null ? null : (restored.get(id) ?? createSession({ id, ...unknownClient })));
   }
   for (const session of restored.values()) sessions.restore(session);
@@ -305,11 +308,11 @@ async function saveSnapshot(backend: LocalBackend, sessions: SessionRegistry): P
     sessions: [...sessions.byId.values()].map(toSavedSession),
     recovery: backend.recoveryWindow.toSavedRecovery(),
   };
-  await durableLog?.finish({ bound: findNextToken(backend.table), clean });
+  await durableLog?.finish({ tokenCeiling: findNextToken(backend.table), clean });
 }
 
-function toSavedSession({ id, isLocal: local, label, pid, pidStart, principal }: Session): SavedSession {
-  return { id, local, label, pid, pidStart, ...(principal.name !== "" && { by: principal.name }) };
+function toSavedSession({ id, isLocal, label, pid, pidStart, principal }: Session): SavedSession {
+  return { id, isLocal, label, pid, pidStart, account: principal.name };
 }
 
 /** The lowest number above every token that was granted. */

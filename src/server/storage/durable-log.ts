@@ -50,7 +50,7 @@ export class DurableLog {
   readonly #now: () => number;
   readonly #onChange: () => void;
   /** The part of the state that stays the same during a run. */
-  readonly #stateHeader: Pick<SavedState, "id" | "generation" | "remote" | "room">;
+  readonly #stateHeader: Pick<SavedState, "id" | "generation" | "remote" | "claimLimits">;
   #hasUnknownHolders: boolean;
   #requestedCeiling: number;
   /** The longest short lease from before the start, or the length that the start has reserved for new ones. */
@@ -70,11 +70,11 @@ export class DurableLog {
     this.#storage = storage;
     this.#now = now;
     this.#onChange = onChange;
-    const { id, generation, remote, room } = state;
-    this.#stateHeader = { id, generation, remote, ...(room && { room }) };
-    this.#hasUnknownHolders = state.strangers;
-    this.ceiling = this.#requestedCeiling = state.bound;
-    this.longestLeaseMs = this.#earlierLeaseMs = state.longestMs;
+    const { id, generation, remote, claimLimits } = state;
+    this.#stateHeader = { id, generation, remote, ...(claimLimits && { claimLimits }) };
+    this.#hasUnknownHolders = state.hasUnknownHolders;
+    this.ceiling = this.#requestedCeiling = state.tokenCeiling;
+    this.longestLeaseMs = this.#earlierLeaseMs = state.longestLeaseMs;
     this.#isRecovering = isRecovering;
     this.journal = new Journal({ storage, claims: journal, onFailure: (error) => this.#onWriteFailed(error) });
   }
@@ -138,15 +138,15 @@ export class DurableLog {
   }
 
   /** Writes the final state of this run. No other write may follow, since it would overwrite this one. */
-  async finish(state: Pick<SavedState, "bound" | "clean">): Promise<void> {
+  async finish(state: Pick<SavedState, "tokenCeiling" | "clean">): Promise<void> {
     this.#isFinishing = true;
     do await this.waitUntilIdle();
     while (this.#pendingSave !== null || this.journal.isWriting);
     await this.#storage.saveState({
       ...this.#stateHeader,
       ...state,
-      longestMs: this.#requiredLeaseMs,
-      strangers: this.#hasUnknownHolders,
+      longestLeaseMs: this.#requiredLeaseMs,
+      hasUnknownHolders: this.#hasUnknownHolders,
     });
   }
 
@@ -172,20 +172,20 @@ export class DurableLog {
   }
 
   async #save(): Promise<void> {
-    const ceiling = this.#requestedCeiling;
-    const longestMs = this.#requiredLeaseMs;
+    const tokenCeiling = this.#requestedCeiling;
+    const longestLeaseMs = this.#requiredLeaseMs;
     // until a smaller value is written, it is unknown which of the two is on disk
-    this.longestLeaseMs = Math.min(this.longestLeaseMs, longestMs);
+    this.longestLeaseMs = Math.min(this.longestLeaseMs, longestLeaseMs);
     try {
       await this.#storage.saveState({
         ...this.#stateHeader,
-        bound: ceiling,
-        longestMs,
-        strangers: this.#hasUnknownHolders,
+        tokenCeiling,
+        longestLeaseMs,
+        hasUnknownHolders: this.#hasUnknownHolders,
         clean: null,
       });
-      this.ceiling = Math.max(this.ceiling, ceiling);
-      this.longestLeaseMs = longestMs;
+      this.ceiling = Math.max(this.ceiling, tokenCeiling);
+      this.longestLeaseMs = longestLeaseMs;
       // a journal that has to be rewritten still needs the retry
       if (!this.journal.isFailing) this.#failure = null;
     } catch (error) {

@@ -20,7 +20,7 @@ import { readBootId } from "../../os/process-info.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
 import { ChecksumChain } from "./checksum-chain.ts";
 import type { SessionRecord } from "./format.ts";
-import { decodeJournal, decodeSessions, decodeState, encodeRecord, encodeState } from "./format.ts";
+import { decodeJournal, decodeSessions, decodeState, encodeRecord, encodeSession, encodeState } from "./format.ts";
 import {
   ensurePrivateDirectory,
   openPrivate,
@@ -265,7 +265,7 @@ class StateDirectory implements DirectoryStorage {
     if (list === null || list.chain.lineCount > 2 * this.#persistedSessions.size + COMPACTION_SLACK)
       return this.#rewriteSessions();
     try {
-      const line = Buffer.from(list.chain.appendLine(JSON.stringify(record)));
+      const line = Buffer.from(list.chain.appendLine(encodeSession(record)));
       writeFullySync(list.descriptor, line, list.end);
       writeFullySync(list.descriptor, Buffer.from(list.chain.encodeHeader()), 0);
       list.end += line.length;
@@ -279,7 +279,7 @@ class StateDirectory implements DirectoryStorage {
 
   #rewriteSessions(): void {
     const chain = new ChecksumChain("sessions", this.#epoch);
-    const lines = [...this.#persistedSessions.values()].map((session) => chain.appendLine(JSON.stringify(session)));
+    const lines = [...this.#persistedSessions.values()].map((session) => chain.appendLine(encodeSession(session)));
     const bytes = Buffer.from([chain.encodeHeader(), ...lines].join(""));
     const path = this.#filePath("sessions");
     const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW } = constants;

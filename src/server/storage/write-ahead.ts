@@ -151,7 +151,7 @@ export class WriteAhead<Owner> {
     const { id } = record.claim;
     const saved = this.durableLog.journal.find(id);
     // the revocation must be on disk, too: otherwise the claim would come back as a valid one
-    const isWritten = saved !== undefined && (record.revokeReason === null || saved.revoked !== false);
+    const isWritten = saved !== undefined && (record.revokeReason === null || saved.revokeReason !== null);
     return isWritten ? (this.#writes.get(id) ?? null) : this.#write(record);
   }
 
@@ -182,7 +182,7 @@ export class WriteAhead<Owner> {
     // the client repeats the call because it had no answer: the claim is detached on disk, whatever another write would
     // do
     const { id } = record.claim;
-    if (this.durableLog.journal.find(id)?.detached === true) return this.#writes.get(id);
+    if (this.durableLog.journal.find(id)?.isDetached === true) return this.#writes.get(id);
     return this.#write(record).catch((error: unknown) => {
       record.isDetached = false;
       restoreOwner();

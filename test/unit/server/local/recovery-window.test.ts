@@ -183,12 +183,12 @@ test("the rest of a recovery can be saved, with what is known of earlier holders
   fixture.clock.jump(20_000);
   expect(fixture.window.toSavedRecovery()).toEqual({
     reason: "crash",
-    leftMs: 40_000,
-    bound: 500,
-    awaited: ["session"],
+    remainingMs: 40_000,
+    tokenCeiling: 500,
+    expectedSessions: ["session"],
   });
   const unknown = Fixture.afterCrash({ ceilingAtStart: Number.POSITIVE_INFINITY });
-  expect(unknown.window.toSavedRecovery()).toMatchObject({ bound: null, awaited: null });
+  expect(unknown.window.toSavedRecovery()).toMatchObject({ tokenCeiling: null, expectedSessions: null });
 });
 
 test("a claim with a token that our state cannot have issued starts a recovery, and is given back in it", () => {
@@ -204,7 +204,7 @@ test("a recovery that has begun is only lengthened by an outdated state", () => 
   const fixture = Fixture.afterCrash({ durationMs: 90_000, expectedSessions: new Set(["session"]) });
   fixture.window.start();
   expect([fixture.window.reason, fixture.window.remainingMs()]).toEqual(["outdated", 90_000]);
-  expect(fixture.window.toSavedRecovery()?.awaited).toBeNull();
+  expect(fixture.window.toSavedRecovery()?.expectedSessions).toBeNull();
 });
 
 test("a minute after the start no earlier short lease can be left: no recovery starts", () => {

@@ -20,10 +20,10 @@ interface Fixture {
 const EMPTY: SavedState = {
   id: "state",
   generation: 1,
-  bound: 100,
-  longestMs: 0,
+  tokenCeiling: 100,
+  longestLeaseMs: 0,
   remote: false,
-  strangers: false,
+  hasUnknownHolders: false,
   clean: null,
 };
 
@@ -50,12 +50,13 @@ function createLog(state: Partial<SavedState> = {}, options: Partial<DurableLogO
 const saved = (overrides: Partial<SavedClaim> = {}): SavedClaim => ({
   claim: makeClaim("k"),
   token: 1,
-  tokens: 1,
-  leftMs: 30_000,
+  tokenCount: 1,
+  remainingMs: 30_000,
   arrival: 1,
-  detached: false,
-  revoked: false,
-  session: null,
+  isDetached: false,
+  revokeReason: null,
+  sessionId: null,
+  account: "",
   ...overrides,
 });
 
@@ -76,7 +77,7 @@ const retry = async ({ log, clock }: Fixture): Promise<void> => {
 };
 
 test("a reservation that the disk covers already needs no write", async () => {
-  const { log, storage } = createLog({ longestMs: 1_000 });
+  const { log, storage } = createLog({ longestLeaseMs: 1_000 });
   await log.reserve(100, 1_000);
   expect(storage.writes).toEqual([]);
 });
@@ -91,7 +92,7 @@ test("reservations during a write share the next one, and count only when it has
   await Promise.all([first, ...reservations]);
   expect([log.ceiling, log.longestLeaseMs]).toEqual([300, 2_000]);
   expect(storage.writes).toEqual(["save", "save"]);
-  expect(await readState()).toMatchObject({ bound: 300, longestMs: 2_000 });
+  expect(await readState()).toMatchObject({ tokenCeiling: 300, longestLeaseMs: 2_000 });
 });
 
 test("after a failed write nothing is promised; for a second the same error is the answer, without another attempt", async () => {
@@ -117,7 +118,7 @@ test("an error without a code is named so", async () => {
 });
 
 test("the lease is lowered only if it is longer than any requested one, and not while recovering", async () => {
-  const { log, storage, clock, readState } = createLog({ longestMs: 50_000 });
+  const { log, storage, clock, readState } = createLog({ longestLeaseMs: 50_000 });
   expect(log.nextDueAt()).toBe(Number.POSITIVE_INFINITY);
   log.recordLease(10_000);
   log.recordLease(5_000);
@@ -125,36 +126,39 @@ test("the lease is lowered only if it is longer than any requested one, and not 
   log.advance(log.nextDueAt());
   await flushEventLoop();
   expect(log.longestLeaseMs).toBe(10_000);
-  expect((await readState()).longestMs).toBe(10_000);
+  expect((await readState()).longestLeaseMs).toBe(10_000);
   expect(storage.writes).toEqual(["save"]);
-  const recovering = createLog({ longestMs: 50_000 }, { isRecovering: true }).log;
+  const recovering = createLog({ longestLeaseMs: 50_000 }, { isRecovering: true }).log;
   recovering.recordLease(10_000);
   expect(recovering.nextDueAt()).toBe(Number.POSITIVE_INFINITY);
 });
 
 test("the end of a recovery is saved once, with the leases that remain possible", async () => {
-  const room = { claims: 1, claimsPerAccount: 1, waitersPerKey: 1 };
-  const { log, storage, readState } = createLog({ longestMs: 50_000, strangers: true, room }, { isRecovering: true });
+  const claimLimits = { claims: 1, claimsPerAccount: 1, waitersPerKey: 1 };
+  const { log, storage, readState } = createLog(
+    { longestLeaseMs: 50_000, hasUnknownHolders: true, claimLimits },
+    { isRecovering: true },
+  );
   log.recordLease(10_000);
   log.finishRecovery();
   log.finishRecovery();
   await flushEventLoop();
-  expect(await readState()).toMatchObject({ strangers: false, longestMs: 10_000, room });
+  expect(await readState()).toMatchObject({ hasUnknownHolders: false, longestLeaseMs: 10_000, claimLimits });
   expect(storage.writes).toEqual(["save"]);
 });
 
 test("a recovery that ends before any lease was requested leaves the longest lease as it is", async () => {
-  const { log, readState } = createLog({ longestMs: 50_000 }, { isRecovering: true });
+  const { log, readState } = createLog({ longestLeaseMs: 50_000 }, { isRecovering: true });
   log.finishRecovery();
   await flushEventLoop();
-  expect((await readState()).longestMs).toBe(50_000);
+  expect((await readState()).longestLeaseMs).toBe(50_000);
 });
 
 test("a recovery that starts late is saved: unknown holders, and their longest lease", async () => {
-  const { log, readState } = createLog({ longestMs: 1_000 });
+  const { log, readState } = createLog({ longestLeaseMs: 1_000 });
   log.startRecovery(60_000);
   await flushEventLoop();
-  expect(await readState()).toMatchObject({ strangers: true, longestMs: 60_000 });
+  expect(await readState()).toMatchObject({ hasUnknownHolders: true, longestLeaseMs: 60_000 });
 });
 
 test("records that arrive together share a write; the removal of an unknown claim needs none", async () => {
@@ -172,7 +176,7 @@ test("records that arrive together share a write; the removal of an unknown clai
 });
 
 test("the journal finds the claims that it has had from the start, and no other one", () => {
-  const detached = saved({ detached: true });
+  const detached = saved({ isDetached: true });
   const { journal } = createLog({}, { journal: [detached] }).log;
   expect([journal.find(detached.claim.id), journal.find("unknown")]).toEqual([detached, undefined]);
 });
@@ -198,11 +202,11 @@ test("a failed write of a claim restores the previous promise about it, and the 
   const { claim } = before;
   storage.isFull = "journal";
   const written = Promise.allSettled([
-    log.journal.put(saved({ claim, revoked: true })),
+    log.journal.put(saved({ claim, revokeReason: "revoked" })),
     log.journal.put(saved()),
     log.journal.drop("unknown"),
   ]);
-  expect(log.journal.find(claim.id)?.revoked).toBe(true);
+  expect(log.journal.find(claim.id)?.revokeReason).toBe("revoked");
   expect((await written).map(({ status }) => status)).toEqual(["rejected", "rejected", "fulfilled"]);
   expect([log.journal.find(claim.id), log.isFailing]).toEqual([before, true]);
   storage.isFull = false;
@@ -278,7 +282,7 @@ test("a retry repeats a failed write of the state, and tells when it has ended",
   storage.isFull = false;
   expect(fixture.changes).toBe(1);
   await retry(fixture);
-  expect([(await readState()).bound, log.ceiling, fixture.changes]).toEqual([200, 200, 2]);
+  expect([(await readState()).tokenCeiling, log.ceiling, fixture.changes]).toEqual([200, 200, 2]);
 });
 
 test("a retry that fails is followed by another one a second later", async () => {
@@ -294,7 +298,7 @@ test("a retry that fails is followed by another one a second later", async () =>
 });
 
 test("a written state does not end the retry of a journal that has failed", async () => {
-  const fixture = createLog({ longestMs: 50_000 }, { isRecovering: true });
+  const fixture = createLog({ longestLeaseMs: 50_000 }, { isRecovering: true });
   const { log, storage } = fixture;
   storage.isFull = "journal";
   await expect(log.journal.put(saved())).rejects.toThrow("ENOSPC");
@@ -311,12 +315,12 @@ test("the last state is written after all pending writes, and no other one follo
   const open = storage.blockWrites();
   const pending = [log.reserve(200, 0), log.journal.put(saved())];
   const clean = { claims: [], sessions: [], recovery: null };
-  const finished = log.finish({ bound: 500, clean });
+  const finished = log.finish({ tokenCeiling: 500, clean });
   log.startRecovery(1_000);
   open();
   await Promise.all([...pending, finished]);
   await flushEventLoop();
-  expect(await readState()).toMatchObject({ bound: 500, clean, longestMs: 1_000 });
+  expect(await readState()).toMatchObject({ tokenCeiling: 500, clean, longestLeaseMs: 1_000 });
   await expect(log.reserve(900, 0)).rejects.toMatchObject({ code: "DRAINING" });
   expect(storage.hadOverlappingWrites).toBe(false);
 });

@@ -22,15 +22,15 @@ class Fixture {
   changes = 0;
 
   /** aheadMicros: how far the token ceiling on disk is ahead of the clock. */
-  constructor({ aheadMicros = CEILING_LEAD_MICROS, longestMs = 30_000 } = {}) {
+  constructor({ aheadMicros = CEILING_LEAD_MICROS, longestLeaseMs = 30_000 } = {}) {
     const ceiling = this.micros + aheadMicros;
     const state = {
       id: "state",
       generation: 1,
-      bound: ceiling,
-      longestMs,
+      tokenCeiling: ceiling,
+      longestLeaseMs,
       remote: false,
-      strangers: false,
+      hasUnknownHolders: false,
       clean: null,
     };
     const durableState = { storage: this.storage, state, isRecovering: false, journal: [] };
@@ -73,7 +73,7 @@ test("a claim that the disk covers already needs no write", () => {
 });
 
 test("a claim with a longer lease, or a token above the ceiling, waits for the disk", async () => {
-  const { writeAhead, micros, table, storage } = new Fixture({ aheadMicros: 0, longestMs: 0 });
+  const { writeAhead, micros, table, storage } = new Fixture({ aheadMicros: 0, longestLeaseMs: 0 });
   await writeAhead.reserve(makeClaim("k", { ttlMs: 20_000 }), micros);
   expect([table.tokenIssuer.ceiling, writeAhead.durableLog.longestLeaseMs]).toEqual([
     micros + 1 + CEILING_LEAD_MICROS,
@@ -130,7 +130,7 @@ test("admitted claims that wait for the ceiling are granted after a write, unles
 });
 
 test("a retry does nothing if another write has made up for the failed one", async () => {
-  const { writeAhead, micros, storage, clock } = new Fixture({ longestMs: 0 });
+  const { writeAhead, micros, storage, clock } = new Fixture({ longestLeaseMs: 0 });
   storage.isFull = true;
   await expect(writeAhead.reserve(makeClaim("k"), micros)).rejects.toThrow("ENOSPC");
   storage.isFull = false;
@@ -209,7 +209,7 @@ test("a revocation is written, too: the claim must not come back as a valid one"
   await fixture.writeAhead.persist(record, answer);
   fixture.table.revoke("k", record.token, false, { now: fixture.clock.now(), micros: fixture.micros });
   await fixture.writeAhead.persist(record, { state: "none", reason: "revoked" });
-  expect(fixture.writeAhead.durableLog.journal.find(record.claim.id)?.revoked).toBe(true);
+  expect(fixture.writeAhead.durableLog.journal.find(record.claim.id)?.revokeReason).toBe("revoked");
   expect(fixture.storage.writes).toHaveLength(2);
 });
 
