@@ -293,8 +293,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a key that nobody has told of yet is called busy while the server recovers",
     file: "src/server/local/local-backend.ts",
-    find: "this.isRecovering && !claim.wait && this.table.fitsBesideHolders(claim)",
-    replace: "this.isRecovering && claim.wait && this.table.fitsBesideHolders(claim)",
+    find: "!claim.wait && this.table.fitsBesideHolders(claim)",
+    replace: "claim.wait && this.table.fitsBesideHolders(claim)",
     tests: "test/integration/server/recovery-answers.test.ts",
   },
   {
@@ -342,8 +342,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a key that is known to be held is called unknown while the server recovers",
     file: "src/server/local/local-backend.ts",
-    find: "this.isRecovering && !claim.wait && this.table.fitsBesideHolders(claim)",
-    replace: "this.isRecovering && !claim.wait",
+    find: "!claim.wait && this.table.fitsBesideHolders(claim)",
+    replace: "!claim.wait",
     tests: "test/integration/server/recovery-answers.test.ts",
   },
   {
@@ -564,13 +564,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "grants while a restarted server reclaims",
-    file: "src/server/local/local-backend.ts",
-    find: "    this.table.pauseGrants();\n  }\n\n  /** Restores a claim loaded from disk.",
-    replace: "  }\n\n  /** Restores a claim loaded from disk.",
+    file: "src/server/local/recovery-window.ts",
+    find: "    table.pauseGrants();\n",
+    replace: "",
   },
   {
     name: "clients forgotten by a second crash",
-    file: "src/server/local/startup.ts",
+    file: "src/server/local/startup-plan.ts",
     find: "hasUnknownHolders: recovery.expectedSessions === null",
     replace: "hasUnknownHolders: false",
   },

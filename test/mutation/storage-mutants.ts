@@ -63,7 +63,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   {
     name: "an older copy of the state believed: the token",
     file: "src/server/local/recovery-window.ts",
-    find: "if (items.some((item) => this.#isFromLaterState(item, time.micros))) this.start();",
+    find: "if (items.some((item) => this.#isFromLaterState(item, time.micros))) this.reportOutdatedState();",
     replace: "",
     tests: "test/integration/server/stale-state.test.ts",
   },
@@ -83,9 +83,9 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "the rest of a recovery forgotten at a stop",
-    file: "src/server/local/startup.ts",
-    find: "recovery: backend.recoveryWindow.toSavedRecovery(),\n  };",
-    replace: "recovery: null };",
+    file: "src/server/local/local-backend.ts",
+    find: "const recovery = this.recoveryWindow.toSavedRecovery();",
+    replace: "const recovery = null;",
     tests: "test/integration/server/recovery-duration.test.ts",
   },
   {

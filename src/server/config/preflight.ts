@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { acquireFileLock } from "../../os/file-lock.ts";
 import { findMissingDirectories, trimTrailingSlashes } from "../../os/private-directory.ts";
 import { describeRecovery } from "../local/recovery-window.ts";
-import { planStartup } from "../local/startup.ts";
+import { planStartup } from "../local/startup-plan.ts";
 import { checkPrivateDirectory, StateError } from "../storage/private-files.ts";
 import { checkFileLocks, hasBeenUsed, loadState } from "../storage/state-directory.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";

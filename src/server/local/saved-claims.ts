@@ -37,3 +37,10 @@ export function restoreClaim(
   record.revokeReason = saved.revokeReason;
   return record;
 }
+
+/** The lowest number above every token that was granted. */
+export function findNextToken(table: LockTable<Session>): number {
+  let nextFree = table.tokenIssuer.clock;
+  for (const queue of table.queues.values()) nextFree = Math.max(nextFree, queue.lastToken);
+  return nextFree + 1;
+}
