@@ -894,8 +894,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a client whose connection ends before it has told a new start anything taken for dead",
     file: "src/server/session/session.ts",
-    find: 'this.isLocal && this.reclaim !== "done" ? "begun" : "done"',
-    replace: '"done"',
+    find: "hasReclaimed: this.hasReclaimed || !this.isLocal",
+    replace: "hasReclaimed: true",
     tests: "test/integration/server/crash-recovery.test.ts",
   },
   {
@@ -915,7 +915,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a run that began while no server was there, overlooked when its wrapper dies between hello and reclaim",
     file: "src/server/session/session-registry.ts",
-    find: 'if (session.reclaim === "begun") this.#listener.onRunFound?.(session, run);',
+    find: "if (!hasReclaimed) this.#listener.onRunFound?.(session, run);",
     replace: "",
     tests: "test/integration/server/command-runs.test.ts",
   },
