@@ -603,8 +603,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a sleep that a new start does not hear of",
     file: "src/drivers/server/reclaim.ts",
-    find: "return driftMs > MAX_DRIFT_MS ? driftMs : 0;",
-    replace: "return driftMs > MAX_DRIFT_MS ? 0 : 0;",
+    find: "return driftMs > CLOCK_TOLERANCE_MS ? driftMs : 0;",
+    replace: "return driftMs > CLOCK_TOLERANCE_MS ? 0 : 0;",
   },
   {
     name: "a new start of the server taken for the old one",

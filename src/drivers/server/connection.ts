@@ -46,10 +46,17 @@ const CLOSED_MESSAGE = "the driver was closed";
 const MAX_LINE_BYTES = 67_108_864;
 /** This many frames are written before the turn ends: the server works on them while the client encodes the others. */
 const FLUSH_THRESHOLD = 16;
-/** Codes of a refused hello for which a retry is useless. Not LIMIT: a full server will have room again. */
-const FATAL_HELLO_CODES: ReadonlySet<string> = new Set(["AUTH", "UNSUPPORTED", "VERSION"]);
-/** Codes of a refused hello after which open() tries again. */
-const TRANSIENT_HELLO_CODES: ReadonlySet<string> = new Set(["LIMIT", "DRAINING"]);
+/**
+ * What the code of a refused hello means for another attempt: "useless", or "open": also open() makes one. A full server will have
+ * room again. After any other code only a driver that is open tries again.
+ */
+const HELLO_RETRIES: ReadonlyMap<string, "useless" | "open"> = new Map([
+  ["AUTH", "useless"],
+  ["UNSUPPORTED", "useless"],
+  ["VERSION", "useless"],
+  ["LIMIT", "open"],
+  ["DRAINING", "open"],
+]);
 
 export interface ConnectionOptions {
   readonly connector: Connector;
@@ -333,7 +340,7 @@ export class Connection {
     // before there is a transport beforeConnect() failed, which has its own retries
     if (transport === null || cause === null || this.#opening === null || now >= this.#opening.deadline) return false;
     const isTransient =
-      cause instanceof ProtocolError ? TRANSIENT_HELLO_CODES.has(cause.code) : isTransientConnectError(cause);
+      cause instanceof ProtocolError ? HELLO_RETRIES.get(cause.code) === "open" : isTransientConnectError(cause);
     // a server that this client can start has died during the hello: the next attempt starts another one
     return isTransient && (!opensOnce || beforeConnect !== undefined);
   }
@@ -466,7 +473,7 @@ export class Connection {
  */
 function toConnectionLostError(cause: Error | null, wasConnected: boolean, serverUrl: string): Error {
   const isRefusal = cause instanceof ProtocolError;
-  if (isRefusal && !wasConnected && FATAL_HELLO_CODES.has(cause.code)) {
+  if (isRefusal && !wasConnected && HELLO_RETRIES.get(cause.code) === "useless") {
     return new StoreRefusedError(`${serverUrl} refused: ${cause.message}`, { cause });
   }
   if (cause instanceof StoreRefusedError) return cause;

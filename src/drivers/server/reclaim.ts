@@ -1,12 +1,17 @@
-/** The last answers to the driver's claims, which it reports to a server that has forgotten them. */
+/**
+ * The last answers to the driver's claims, which it reports to a server that has forgotten them.
+ *
+ * Why the driver keeps the times of each lease, although the core has a deadline for each claim (decision 0082): a restarted server
+ * is told what is left of the lease itself, of which the core believes nine tenths, and it believes that without any clock of its
+ * own. DriverEvents.heldTokens() says neither this nor anything about a claim that waits, whose lease must not have ended either, or
+ * it would take the place of others in the queue. So the question to the core could replace none of the times here, only repeat one.
+ */
 
 import { believedUntil } from "../../claim/lease-deadline.ts";
 import type { ReclaimItem, WireAnswer } from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/handshake.ts";
 import type { Claim } from "../../spi/driver.ts";
-
-/** The two clocks may drift apart by this much between an answer and a restart of the server. */
-const MAX_DRIFT_MS = 250;
+import { CLOCK_TOLERANCE_MS } from "../../util/suspend-detector.ts";
 
 /** The approximate size of a reclaim frame. */
 const MAX_FRAME_BYTES = 65_536;
@@ -76,7 +81,7 @@ export class ClaimMemory {
    */
   suspendedMs(wallOffsetMs: number): number {
     const driftMs = wallOffsetMs - this.wallOffsetMs;
-    return driftMs > MAX_DRIFT_MS ? driftMs : 0;
+    return driftMs > CLOCK_TOLERANCE_MS ? driftMs : 0;
   }
 }
 
