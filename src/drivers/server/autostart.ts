@@ -122,8 +122,8 @@ async function spawnServer(directory: string, timeoutMs: number): Promise<void> 
 }
 
 /**
- * The line that the server wrote to its ready descriptor once it was ready or had failed; "" if it ended before. A server on
- * Deno cannot close an inherited descriptor, so the end of the line counts.
+ * The line that the server wrote to its ready descriptor once it was ready or had failed; "" if it ended before. A
+ * server on Deno cannot close an inherited descriptor, so the end of the line counts.
  */
 function readReadyMessage(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {

@@ -1,6 +1,6 @@
 /**
- * One connection over any transport: lines in, lines out. The first line identifies the client; a malformed one ends the
- * connection.
+ * One connection over any transport: lines in, lines out. The first line identifies the client; a malformed one ends
+ * the connection.
  *
  *   new           no handshake yet
  *   open          its calls are answered (request-handler.ts)

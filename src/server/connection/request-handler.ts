@@ -5,8 +5,8 @@
  * A claim passes five stops:
  *   net/socket-transport.ts    bytes to lines
  *   connection.ts              lines to frames; runUntil() is one batch, from beginBatch() to endBatch()
- *   here                       decode (decode-request.ts), authorize (session/authorized-calls.ts), call the backend, encode
- *                              the reply
+ *   here                       decode (decode-request.ts), authorize (session/authorized-calls.ts), call the backend,
+ *                              encode the reply
  *   local/local-backend.ts     claim(): quotas, WriteAhead.reserve(), the table, the owner, WriteAhead.persist()
  *   lock-table/table.ts        queues, admission, token, event
  */

@@ -57,7 +57,10 @@ export class ClaimOwnership {
     }
   }
 
-  /** The claim has ended. Its previous owner may still work under a lock that another client has ended: a recheck tells it. */
+  /**
+   * The claim has ended. Its previous owner may still work under a lock that another client has ended: a recheck tells
+   * it.
+   */
   onRemoved(record: ClaimRecord<Session>): void {
     unlinkFromSession(record);
     const { id } = record.claim;

@@ -1,6 +1,6 @@
 /**
- * Deadlines of claims with a longest hold time (`maxHold`). When half of it has passed the claim is recalled: a client that
- * keeps the lock for its next request gives it back, so that no request begins that would be ended soon.
+ * Deadlines of claims with a longest hold time (`maxHold`). When half of it has passed the claim is recalled: a client
+ * that keeps the lock for its next request gives it back, so that no request begins that would be ended soon.
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";

@@ -1,18 +1,20 @@
 /**
- * The default store of a server: the lock table, and around it what each call has to ask or to tell. Each question has one owner:
+ * The default store of a server: the lock table, and around it what each call has to ask or to tell. Each question has
+ * one owner:
  *
  *   may anything be granted now?                     recovery-window.ts
  *   may this claim be granted at all?                capabilities.ts
  *   does its client exceed a limit?                  claim-quotas.ts
- *   must something be on disk before?                storage/write-ahead.ts; pending-placements.ts while that takes time
+ *   must something be on disk before?                storage/write-ahead.ts; pending-placements.ts while that takes
+ *                                                    time
  *   whose is the claim, and what ends with whom?     claim-ownership.ts
  *   how long may it be held?                         hold-deadlines.ts
  *
  * Invariants
- * - Before an answer says "held": its tokens are below the ceiling on disk; its ttl is within the longest short lease on
- *   disk, or, if it is long or detached, the claim is in the journal.
- * - A token at or above the ceiling that the start found on disk was granted by a server that this state does not know (the
- *   directory was emptied, or restored from an older copy): the rest of the time that earlier leases can last is a
+ * - Before an answer says "held": its tokens are below the ceiling on disk; its ttl is within the longest short lease
+ *   on disk, or, if it is long or detached, the claim is in the journal.
+ * - A token at or above the ceiling that the start found on disk was granted by a server that this state does not know
+ *   (the directory was emptied, or restored from an older copy): the rest of the time that earlier leases can last is a
  *   recovery.
  */
 
@@ -217,7 +219,8 @@ export class LocalBackend implements Backend {
 
   async #enqueueAfter(write: Promise<void>, session: Session, claim: Claim): Promise<Answer> {
     const isStillWanted = await this.#pendingPlacements.waitForWrite(claim.id, write);
-    // A disconnected client retries after reconnecting; do not queue on its behalf meanwhile. The rules may have changed, too.
+    // A disconnected client retries after reconnecting; do not queue on its behalf meanwhile. The rules may have
+    // changed, too.
     const isPlaceable = isStillWanted && session.sink !== null && canAcquire(session.principal, claim);
     if (!isPlaceable) return this.table.tombstones.noneAnswer(claim.id);
     if (this.#isDraining) throw drainingError();

@@ -2,9 +2,10 @@
  * When the lock table of a server grants new claims: this file alone pauses its grants and resumes them, and logs it.
  *
  *   starting     the claims on disk are being restored. They must not be admitted a second time.
- *   recovering   after an unclean start: nothing new is granted, and clients reclaim their locks. It ends when the longest short lease
- *                has passed, or when every client that may be a holder has reclaimed or ended. It can also begin within a minute
- *                after the start: a client proves that the server does not know all holders.
+ *   recovering   after an unclean start: nothing new is granted, and clients reclaim their locks. It ends when the
+ *                longest short lease has passed, or when every client that may be a holder has reclaimed or ended. It
+ *                can also begin within a minute after the start: a client proves that the server does not know all
+ *                holders.
  *   open         claims are granted
  *   draining     nothing is granted any more. A recovery goes on, since what is left of it is saved.
  */

@@ -45,8 +45,8 @@ export interface OpenedBackend {
   readonly backend: LocalBackend;
   readonly sessions: SessionRegistry;
   /**
-   * Saves the table for the next start and closes the storage. To be called after the clients were informed; the backend
-   * must not be used afterwards.
+   * Saves the table for the next start and closes the storage. To be called after the clients were informed; the
+   * backend must not be used afterwards.
    * @throws StateError if the state could not be saved; the storage is closed even so
    */
   close(): Promise<void>;

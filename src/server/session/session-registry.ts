@@ -153,7 +153,9 @@ export class SessionRegistry {
     return true;
   }
 
-  /** Its keep-session connections keep its held claims, but no client is left to receive a grant. Without them it ends. */
+  /**
+   * Its keep-session connections keep its held claims, but no client is left to receive a grant. Without them it ends.
+   */
   #keepAliveOrEnd(session: Session): void {
     if (session.keepSessionConnections.size > 0) this.#backend.endClaims(session, "waiting");
     else this.#endSession(session);

@@ -3,11 +3,11 @@
  *
  *   connected     its client has a connection
  *   keptAlive     a local client has disconnected, and only keep-session connections keep its held claims
- *   disconnected  another client has disconnected: over TCP, where a broken connection looks like a dead client, or because
- *                 the server closed its connection. Held claims last as long as their leases; grants pass over waiting
- *                 claims, which are dropped after a grace period.
- *   restored      it is known from before this start of the server, and its client is away. The process of a local client
- *                 is checked; another client has a longer grace period.
+ *   disconnected  another client has disconnected: over TCP, where a broken connection looks like a dead client, or
+ *                 because the server closed its connection. Held claims last as long as their leases; grants pass over
+ *                 waiting claims, which are dropped after a grace period.
+ *   restored      it is known from before this start of the server, and its client is away. The process of a local
+ *                 client is checked; another client has a longer grace period.
  *   running       its client has disconnected, and its command run (command-run.ts) keeps its held claims
  *   ended         all its claims have ended
  *
@@ -19,11 +19,11 @@
  *   restored      connected, running, ended
  *   running       connected, restored (a client that has not reclaimed), ended
  *
- * hasReclaimed: its client has reported all its claims from before this start of the server. A restored one has not; it has in the
- * states that do not say.
+ * hasReclaimed: its client has reported all its claims from before this start of the server. A restored one has not; it
+ * has in the states that do not say.
  *
- * On a Unix socket the end of the last connection, also of the keep-session ones, means that the client is dead: its claims
- * are released at once, unless the server closed the connection, or the client has not reclaimed.
+ * On a Unix socket the end of the last connection, also of the keep-session ones, means that the client is dead: its
+ * claims are released at once, unless the server closed the connection, or the client has not reclaimed.
  *
  * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, connected or not.
  */

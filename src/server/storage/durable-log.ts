@@ -1,17 +1,18 @@
 /**
- * The durable promises of the local backend: a ceiling for new tokens, the longest short lease that may be held, and the
- * claims that come back after a crash (journal.ts).
+ * The durable promises of the local backend: a ceiling for new tokens, the longest short lease that may be held, and
+ * the claims that come back after a crash (journal.ts).
  *
  * Invariants
- * - `ceiling` and `longestLeaseMs` never exceed what is on disk. A promise that is still being written does not count yet.
+ * - `ceiling` and `longestLeaseMs` never exceed what is on disk. A promise that is still being written does not count
+ *   yet.
  * - `longestLeaseMs` falls only after all leases from before the start have ended, and never below one requested since.
  * - One write of the state at a time: requests that arrive during a write share the next one.
  * - After a failed write the contents of the disk are unknown, except that they promise no less than before.
  *
- * This file alone decides what follows a failed write, of the state or of the journal: reservations are refused with its error for
- * RETRY_MS, without another attempt, and then advance() repeats the write. Nothing else might request one: released claims would
- * come back after a crash, and /ready would report the failure forever. write-ahead.ts refuses the grants that depend on a write;
- * monitored-storage.ts tells operators that writes fail.
+ * This file alone decides what follows a failed write, of the state or of the journal: reservations are refused with
+ * its error for RETRY_MS, without another attempt, and then advance() repeats the write. Nothing else might request
+ * one: released claims would come back after a crash, and /ready would report the failure forever. write-ahead.ts
+ * refuses the grants that depend on a write; monitored-storage.ts tells operators that writes fail.
  */
 
 import type { RequestError } from "../request-error.ts";

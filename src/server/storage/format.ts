@@ -1,8 +1,9 @@
 /**
  * Encodes and decodes the files of the state directory. Each file can show that it is complete.
  *
- * The files have words of their own, so that they do not change with the names in the code: the members of StateText, ClaimText,
- * SessionText and RecoveryText below. All other code has the words of storage.ts, which are those of the glossary.
+ * The files have words of their own, so that they do not change with the names in the code: the members of StateText,
+ * ClaimText, SessionText and RecoveryText below. All other code has the words of storage.ts, which are those of the
+ * glossary.
  */
 
 import type { StateEpoch } from "../../protocol/handshake.ts";

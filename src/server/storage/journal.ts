@@ -1,13 +1,13 @@
 /**
- * The journal: the claims that come back after a crash, since a restart does not wait for them. In memory they are as the file has
- * them after all pending writes.
+ * The journal: the claims that come back after a crash, since a restart does not wait for them. In memory they are as
+ * the file has them after all pending writes.
  *
  * - One write at a time: requests that arrive during a write share the next one.
  * - A failed put is refused, and what the file promised about its claim before remains.
- * - A failed drop is repeated, because its claim has ended: at once in the room that the storage keeps for it, also on a full disk
- *   (storage.ts), or else by the next write.
- * - After a failed write the contents of the file are unknown, except that they promise no less than before. The next write replaces
- *   the file.
+ * - A failed drop is repeated, because its claim has ended: at once in the room that the storage keeps for it, also on
+ *   a full disk (storage.ts), or else by the next write.
+ * - After a failed write the contents of the file are unknown, except that they promise no less than before. The next
+ *   write replaces the file.
  */
 
 import type { ClaimId } from "../../spi/driver.ts";

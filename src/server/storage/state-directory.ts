@@ -6,9 +6,9 @@
  *   journal   long and detached claims, one per line; appended
  *   sessions  the sessions that may be holders: lines that are not durable, and worthless after a reboot
  *
- * Each file shows whether it is complete (format.ts, checksum-chain.ts), and to which start of which state it belongs. A
- * file that is damaged, truncated or of another start is refused, or treated as an unclean stop; its contents are never
- * used (decision 0027).
+ * Each file shows whether it is complete (format.ts, checksum-chain.ts), and to which start of which state it belongs.
+ * A file that is damaged, truncated or of another start is refused, or treated as an unclean stop; its contents are
+ * never used (decision 0027).
  */
 
 import { closeSync, constants, existsSync, openSync, realpathSync, renameSync, statSync, writeSync } from "node:fs";
@@ -48,8 +48,8 @@ export interface DirectoryStorage extends Storage {
 }
 
 /**
- * The length of a line of the journal that drops a claim, rounded up. So much is kept free behind the lines for each claim:
- * written as spaces, since a write there needs no new block of a full disk.
+ * The length of a line of the journal that drops a claim, rounded up. So much is kept free behind the lines for each
+ * claim: written as spaces, since a write there needs no new block of a full disk.
  */
 const DROP_LINE_BYTES = 64;
 /** The room grows in such steps, so that most lines need none. */
@@ -96,8 +96,8 @@ export async function openStateDirectory(
 }
 
 /**
- * @throws StateError if another server could lock the directory, too, through another mount. The root directory is exempt: in a
- * container it is often FUSE, and has one mount.
+ * @throws StateError if another server could lock the directory, too, through another mount. The root directory is
+ * exempt: in a container it is often FUSE, and has one mount.
  */
 export function checkFileLocks(path: string): void {
   const [realPath, mounts] = [realpathSync(path), readMounts()];

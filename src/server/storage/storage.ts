@@ -1,6 +1,6 @@
 /**
- * The storage that the local backend needs, as an interface for the simulator. The real one is in state-directory.ts; the words of
- * its files are in format.ts.
+ * The storage that the local backend needs, as an interface for the simulator. The real one is in state-directory.ts;
+ * the words of its files are in format.ts.
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
@@ -123,9 +123,9 @@ export interface Storage {
   /** Replaces the state of this start; settles when it survives a loss of power. */
   saveState(state: SavedState): Promise<void>;
   /**
-   * Appends to the journal; settles when the records survive a loss of power. One call at a time. If it fails, nothing was
-   * appended, and it may be called again. `claimCount`: how many claims the journal has then; room is kept to drop as many
-   * when the disk is full.
+   * Appends to the journal; settles when the records survive a loss of power. One call at a time. If it fails, nothing
+   * was appended, and it may be called again. `claimCount`: how many claims the journal has then; room is kept to drop
+   * as many when the disk is full.
    */
   appendJournal(records: readonly JournalRecord[], claimCount: number): Promise<void>;
   /** Replaces the journal durably, with room to drop all of these. If it fails, the earlier one is as it was. */

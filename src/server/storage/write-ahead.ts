@@ -1,16 +1,17 @@
 /**
  * What must be on disk before the lock table may perform or announce a change. Two functions decide it:
  *
- *   reserve(claim)            before the claim enters a queue: from then on it may be granted at any time, also by the end
- *                             of another claim. The token ceiling and the longest lease on disk must cover such a grant.
+ *   reserve(claim)            before the claim enters a queue: from then on it may be granted at any time, also by the
+ *                             end of another claim. The token ceiling and the longest lease on disk must cover such a
+ *                             grant.
  *   persist(record, answer)   before a client learns "held": a claim whose lease is longer than a restart waits for, or
  *                             that is detached and so reclaimed by no client, must be in the journal.
  *
- * Why that is safe: after a crash the next start issues tokens above the ceiling only, and grants nothing until the longest
- * lease on disk has passed or all clients have reported; claims of the journal are restored as held. So a holder that was
- * told "held" is either waited for or restored. A write may fail, or complete when the claim has ended already: persist()
- * checks the claim again after it, and a failed write refuses the grant; durable-log.ts repeats the write. Both return a plain value
- * if no write is needed.
+ * Why that is safe: after a crash the next start issues tokens above the ceiling only, and grants nothing until the
+ * longest lease on disk has passed or all clients have reported; claims of the journal are restored as held. So a
+ * holder that was told "held" is either waited for or restored. A write may fail, or complete when the claim has ended
+ * already: persist() checks the claim again after it, and a failed write refuses the grant; durable-log.ts repeats the
+ * write. Both return a plain value if no write is needed.
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
@@ -109,7 +110,8 @@ export class WriteAhead<Owner> {
   }
 
   /**
-   * To be called before a client may learn the answer. It is changed if the claim ended, or was revoked, during the write.
+   * To be called before a client may learn the answer. It is changed if the claim ended, or was revoked, during the
+   * write.
    * @throws (rejects) RequestError if the disk fails
    */
   persist(record: ClaimRecord<Owner>, answer: Answer): MaybePromise<Answer> {
@@ -191,8 +193,8 @@ export class WriteAhead<Owner> {
   }
 
   /**
-   * To be called before an operator may learn that these claims are revoked, or removed: after a crash they would be held
-   * again.
+   * To be called before an operator may learn that these claims are revoked, or removed: after a crash they would be
+   * held again.
    * @throws (rejects) RequestError if the disk fails
    */
   async persistRevocations(records: readonly ClaimRecord<Owner>[]): Promise<void> {
@@ -203,8 +205,8 @@ export class WriteAhead<Owner> {
   }
 
   /**
-   * To be called before a client may learn that these claims have ended: one that would come back after a crash has not. null: none
-   * would.
+   * To be called before a client may learn that these claims have ended: one that would come back after a crash has
+   * not. null: none would.
    * @throws (rejects) RequestError if the disk fails
    */
   persistEnds(ids: readonly ClaimId[]): Promise<void> | null {
