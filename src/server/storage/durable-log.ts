@@ -209,7 +209,7 @@ export class DurableLog {
     const isBehind = this.ceiling < this.#requestedCeiling || this.longestLeaseMs < this.#requiredLeaseMs;
     if (!isBehind && !this.journal.isFailing) return;
     if (isBehind) this.#pendingSave ??= this.#save();
-    Promise.allSettled([this.#pendingSave, this.journal.retry()]).then(() => this.#onChange());
+    void Promise.allSettled([this.#pendingSave, this.journal.retry()]).then(() => this.#onChange());
   }
 
   #checkWritable(): void {
