@@ -1,4 +1,7 @@
-/** All error codes of the server. HTTP statuses, metrics, and the responses in the OpenAPI document come from this table. */
+/**
+ * All error codes of the server. HTTP statuses, metrics, and the responses in the OpenAPI document come from this
+ * table.
+ */
 
 /** The codes of docs/reference/protocol.md. */
 type ProtocolErrorCode =

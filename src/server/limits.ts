@@ -24,7 +24,9 @@ export interface ServerLimits {
    * number of tombstones. The default is lower if the process has a heap of less than 6 KiB per claim.
    */
   readonly claims: number;
-  /** Maximum number of claims of one account, counted as in `claims`; on a server without credentials, of one client. */
+  /**
+   * Maximum number of claims of one account, counted as in `claims`; on a server without credentials, of one client.
+   */
   readonly claimsPerAccount: number;
   /** Maximum number of entries in the queue of one key, including its holders. */
   readonly waitersPerKey: number;

@@ -246,8 +246,8 @@ export class LockService implements ConnectionService {
   }
 
   /**
-   * The accounts have changed: disconnects the clients whose credential was removed, and applies the rules to the claims of the
-   * others, over HTTP, too.
+   * The accounts have changed: disconnects the clients whose credential was removed, and applies the rules to the
+   * claims of the others, over HTTP, too.
    */
   #revalidatePrincipals(): void {
     for (const connection of [...this.#connections]) {

@@ -108,8 +108,9 @@ export interface RoundRobinTask {
 }
 
 /**
- * Serves connections with much pending input one after another, a little at a time. Input of a connection without a backlog is
- * handled at once; what remains of it is handled here, and between two slices all other connections are read from.
+ * Serves connections with much pending input one after another, a little at a time. Input of a connection without a
+ * backlog is handled at once; what remains of it is handled here, and between two slices all other connections are read
+ * from.
  */
 export class RoundRobinScheduler {
   readonly #clock: Clock;

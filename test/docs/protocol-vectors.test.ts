@@ -111,7 +111,14 @@ async function executeDirective(directive: string, vectorRunner: VectorRunner): 
   }
   const crash = /^the server has crashed; "(.*)" may hold something$/.exec(directive);
   if (crash === null) throw new Error(`no such step: ${directive}`);
-  vectorRunner.disk.addSession({ id: crash[1] as string, local: true, label: "", pid: null, pidStart: null });
+  vectorRunner.disk.addSession({
+    id: crash[1] as string,
+    isLocal: true,
+    label: "",
+    pid: null,
+    pidStart: null,
+    account: "",
+  });
   await vectorRunner.start();
 }
 

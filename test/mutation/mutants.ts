@@ -293,8 +293,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a key that nobody has told of yet is called busy while the server recovers",
     file: "src/server/local/local-backend.ts",
-    find: "this.isRecovering && !claim.wait && this.table.fitsBesideHolders(claim)",
-    replace: "this.isRecovering && claim.wait && this.table.fitsBesideHolders(claim)",
+    find: "!claim.wait && this.table.fitsBesideHolders(claim)",
+    replace: "claim.wait && this.table.fitsBesideHolders(claim)",
     tests: "test/integration/server/recovery-answers.test.ts",
   },
   {
@@ -342,8 +342,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a key that is known to be held is called unknown while the server recovers",
     file: "src/server/local/local-backend.ts",
-    find: "this.isRecovering && !claim.wait && this.table.fitsBesideHolders(claim)",
-    replace: "this.isRecovering && !claim.wait",
+    find: "!claim.wait && this.table.fitsBesideHolders(claim)",
+    replace: "!claim.wait",
     tests: "test/integration/server/recovery-answers.test.ts",
   },
   {
@@ -564,15 +564,15 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "grants while a restarted server reclaims",
-    file: "src/server/local/local-backend.ts",
-    find: "    this.table.pauseGrants();\n  }\n\n  /** Restores a claim loaded from disk.",
-    replace: "  }\n\n  /** Restores a claim loaded from disk.",
+    file: "src/server/local/recovery-window.ts",
+    find: "    table.pauseGrants();\n",
+    replace: "",
   },
   {
     name: "clients forgotten by a second crash",
-    file: "src/server/local/startup.ts",
-    find: "strangers: recovery.expectedSessions === null",
-    replace: "strangers: false",
+    file: "src/server/local/startup-plan.ts",
+    find: "hasUnknownHolders: recovery.expectedSessions === null",
+    replace: "hasUnknownHolders: false",
   },
   {
     name: "a session of the journal that counts as noted",
@@ -583,8 +583,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a renewal answered before its claim's own write",
     file: "src/server/storage/write-ahead.ts",
-    find: "return this.#writes.get(id) ?? null;",
-    replace: "return null;",
+    find: "return isWritten ? (this.#writes.get(id) ?? null) :",
+    replace: "return isWritten ? null :",
     tests: "test/integration/server/write-ahead.test.ts",
   },
   {
@@ -894,8 +894,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a client whose connection ends before it has told a new start anything taken for dead",
     file: "src/server/session/session.ts",
-    find: 'this.isLocal && this.reclaim !== "done" ? "begun" : "done"',
-    replace: '"done"',
+    find: "hasReclaimed: this.hasReclaimed || !this.isLocal",
+    replace: "hasReclaimed: true",
     tests: "test/integration/server/crash-recovery.test.ts",
   },
   {
@@ -915,7 +915,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a run that began while no server was there, overlooked when its wrapper dies between hello and reclaim",
     file: "src/server/session/session-registry.ts",
-    find: 'if (session.reclaim === "begun") this.#listener.onRunFound?.(session, run);',
+    find: "if (!hasReclaimed) this.#listener.onRunFound?.(session, run);",
     replace: "",
     tests: "test/integration/server/command-runs.test.ts",
   },

@@ -5,16 +5,16 @@ import type { Mutant } from "./mutants.ts";
 export const STORAGE_MUTANTS: readonly Mutant[] = [
   {
     name: "a release answered although the claim would come back after a crash",
-    file: "src/server/storage/durable-log.ts",
+    file: "src/server/storage/journal.ts",
     find: "      if (isPending()) throw error;\n",
     replace: "",
     tests: "test/integration/server/journal-failures.test.ts",
   },
   {
-    name: "a repeated release that does not ask what became of the first one",
-    file: "src/server/local/local-backend.ts",
-    find: "if (durableLog?.mayComeBack(id)) endedIds.push(id);",
-    replace: "if (durableLog?.has(id)) endedIds.push(id);",
+    name: "a release answered before its claim is dropped from the journal, or a repeated one",
+    file: "src/server/storage/write-ahead.ts",
+    find: "return pendingIds.length === 0 ? null : journal.waitUntilDropped(pendingIds);",
+    replace: "return null;",
     tests: "test/integration/server/journal-failures.test.ts",
   },
   {
@@ -33,7 +33,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "ended claims that wait for a rewrite of the journal",
-    file: "src/server/storage/durable-log.ts",
+    file: "src/server/storage/journal.ts",
     find: "      await this.#writeDropsAlone();\n",
     replace:
       "      for (const id of this.#currentDrops) this.#unwrittenDrops.add(id);\n      this.#currentDrops = new Set();\n",
@@ -63,7 +63,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   {
     name: "an older copy of the state believed: the token",
     file: "src/server/local/recovery-window.ts",
-    find: "if (items.some((item) => this.#isFromLaterState(item, time.micros))) this.start();",
+    find: "if (items.some((item) => this.#isFromLaterState(item, time.micros))) this.reportOutdatedState();",
     replace: "",
     tests: "test/integration/server/stale-state.test.ts",
   },
@@ -83,9 +83,9 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "the rest of a recovery forgotten at a stop",
-    file: "src/server/local/startup.ts",
-    find: "recovery: backend.recoveryWindow.toSavedRecovery(),\n  };",
-    replace: "recovery: null };",
+    file: "src/server/local/local-backend.ts",
+    find: "const recovery = this.recoveryWindow.toSavedRecovery();",
+    replace: "const recovery = null;",
     tests: "test/integration/server/recovery-duration.test.ts",
   },
   {

@@ -238,7 +238,7 @@ export class ServerHarness {
       table: backend.table,
       records: backend.table.records,
       sessions: sessions.byId,
-      isRecovering: backend.isRecovering,
+      isRecovering: backend.recoveryWindow.isActive,
       recoveryRemainingMs: backend.recoveryRemainingMs(),
       recoveryReason: backend.recoveryWindow.reason,
     };

@@ -1,4 +1,6 @@
-/** The address of a lock server, connections to it without TLS, and what other modules need to reach a driver's server. */
+/**
+ * The address of a lock server, connections to it without TLS, and what other modules need to reach a driver's server.
+ */
 
 import { connect } from "node:net";
 import type { Connector } from "../../net/transport.ts";

@@ -17,6 +17,7 @@ import { fileURLToPath } from "node:url";
 import { createConnectError } from "../../net/transport.ts";
 import { prepareSocketPath, resolveUserDirectory } from "../../os/user-directory.ts";
 import type { Driver } from "../../spi/driver.ts";
+import { systemErrorCode } from "../../util/system-error.ts";
 import { lockServer } from "./driver.ts";
 
 /** A start empties the log of the server's output if it is longer than this. */
@@ -121,8 +122,8 @@ async function spawnServer(directory: string, timeoutMs: number): Promise<void> 
 }
 
 /**
- * The line that the server wrote to its ready descriptor once it was ready or had failed; "" if it ended before. A server on
- * Deno cannot close an inherited descriptor, so the end of the line counts.
+ * The line that the server wrote to its ready descriptor once it was ready or had failed; "" if it ended before. A
+ * server on Deno cannot close an inherited descriptor, so the end of the line counts.
  */
 function readReadyMessage(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
@@ -185,7 +186,7 @@ function listProjectPrograms(): string[] {
   try {
     return [join(dirname(nodeModule.createRequire(mainScript).resolve("holdfast/package.json")), "dist/cli/main.js")];
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "MODULE_NOT_FOUND") return [];
+    if (systemErrorCode(error) === "MODULE_NOT_FOUND") return [];
     throw error;
   }
 }

@@ -1,9 +1,9 @@
 /**
  * One client's connection to a server, across reconnects: calls, their replies, and when to connect.
  *
- *   idle         no transport, and none is needed. After a loss that the server did not announce it still reconnects for
- *                RECONNECT_WINDOW_MS, but starts no server for that: a server that has crashed waits in its recovery for
- *                every client that may hold a claim.
+ *   idle         no transport, and none is needed. After a loss that the server did not announce it still reconnects
+ *                for RECONNECT_WINDOW_MS, but starts no server for that: a server that has crashed waits in its
+ *                recovery for every client that may hold a claim.
  *   connecting   a transport is being prepared or connected; calls wait, for CALL_WAIT_MS at most
  *   connected    both sides have said hello
  *   backingOff   an attempt failed, and the next one is scheduled. Calls fail once CALL_WAIT_MS have passed since the
@@ -46,10 +46,17 @@ const CLOSED_MESSAGE = "the driver was closed";
 const MAX_LINE_BYTES = 67_108_864;
 /** This many frames are written before the turn ends: the server works on them while the client encodes the others. */
 const FLUSH_THRESHOLD = 16;
-/** Codes of a refused hello for which a retry is useless. Not LIMIT: a full server will have room again. */
-const FATAL_HELLO_CODES: ReadonlySet<string> = new Set(["AUTH", "UNSUPPORTED", "VERSION"]);
-/** Codes of a refused hello after which open() tries again. */
-const TRANSIENT_HELLO_CODES: ReadonlySet<string> = new Set(["LIMIT", "DRAINING"]);
+/**
+ * What the code of a refused hello means for another attempt: "useless", or "open": also open() makes one. A full
+ * server will have room again. After any other code only a driver that is open tries again.
+ */
+const HELLO_RETRIES: ReadonlyMap<string, "useless" | "open"> = new Map([
+  ["AUTH", "useless"],
+  ["UNSUPPORTED", "useless"],
+  ["VERSION", "useless"],
+  ["LIMIT", "open"],
+  ["DRAINING", "open"],
+]);
 
 export interface ConnectionOptions {
   readonly connector: Connector;
@@ -134,7 +141,8 @@ export class Connection {
   }
 
   /**
-   * Settles when the server has said hello for the first time. Until the timeout it tries again after failures that may pass.
+   * Settles when the server has said hello for the first time. Until the timeout it tries again after failures that may
+   * pass.
    * @throws Error if the server cannot be reached or refuses the connection
    */
   open(): Promise<ServerHello> {
@@ -333,7 +341,7 @@ export class Connection {
     // before there is a transport beforeConnect() failed, which has its own retries
     if (transport === null || cause === null || this.#opening === null || now >= this.#opening.deadline) return false;
     const isTransient =
-      cause instanceof ProtocolError ? TRANSIENT_HELLO_CODES.has(cause.code) : isTransientConnectError(cause);
+      cause instanceof ProtocolError ? HELLO_RETRIES.get(cause.code) === "open" : isTransientConnectError(cause);
     // a server that this client can start has died during the hello: the next attempt starts another one
     return isTransient && (!opensOnce || beforeConnect !== undefined);
   }
@@ -384,7 +392,8 @@ export class Connection {
     const { connector, connectTimeoutMs } = this.#options;
     if (this.#state.status === "connecting" && now >= this.#state.deadline) {
       const message = `${connector.url} did not answer within ${connectTimeoutMs} ms`;
-      // open() has failed before: that cause says more than the silence of an attempt that had only the rest of the time
+      // open() has failed before: that cause says more than the silence of an attempt that had only the rest of the
+      // time
       const earlier = this.#opening === null ? null : this.#failure;
       this.#onClosed(this.#state.attempt, earlier ?? createConnectError("ETIMEDOUT", message));
     }
@@ -466,7 +475,7 @@ export class Connection {
  */
 function toConnectionLostError(cause: Error | null, wasConnected: boolean, serverUrl: string): Error {
   const isRefusal = cause instanceof ProtocolError;
-  if (isRefusal && !wasConnected && FATAL_HELLO_CODES.has(cause.code)) {
+  if (isRefusal && !wasConnected && HELLO_RETRIES.get(cause.code) === "useless") {
     return new StoreRefusedError(`${serverUrl} refused: ${cause.message}`, { cause });
   }
   if (cause instanceof StoreRefusedError) return cause;

@@ -8,6 +8,7 @@ import { parseDuration } from "../../util/duration.ts";
 import { randomId } from "../../util/ids.ts";
 import type { JsonError } from "../../util/strict-json.ts";
 import { parseStrictJson } from "../../util/strict-json.ts";
+import { systemErrorCode } from "../../util/system-error.ts";
 import type { Account, Right, Rule } from "./access-control.ts";
 import { hashCredential, RIGHTS } from "./access-control.ts";
 
@@ -48,7 +49,7 @@ function readAccountsFile(path: string): string {
   try {
     descriptor = openSync(path, constants.O_RDONLY);
   } catch (error) {
-    throw new Error(`${path} cannot be read (${(error as NodeJS.ErrnoException).code})`, { cause: error });
+    throw new Error(`${path} cannot be read (${systemErrorCode(error)})`, { cause: error });
   }
   try {
     const { uid, mode, size } = fstatSync(descriptor);

@@ -11,8 +11,8 @@ import type { Readiness } from "../status.ts";
 /** Options of a lock server. */
 export interface ServeOptions {
   /**
-   * Where to listen: "holdfast+unix:/path", "holdfast://127.0.0.1:7420", "holdfasts://0.0.0.0:7420" (port 0: any free port). An address
-   * that other machines can reach requires `access` and TLS, or `insecure`.
+   * Where to listen: "holdfast+unix:/path", "holdfast://127.0.0.1:7420", "holdfasts://0.0.0.0:7420" (port 0: any free
+   * port). An address that other machines can reach requires `access` and TLS, or `insecure`.
    */
   readonly listen: string | readonly string[];
   /**

@@ -5,8 +5,9 @@ import { access, lstat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { acquireFileLock } from "../../os/file-lock.ts";
 import { findMissingDirectories, trimTrailingSlashes } from "../../os/private-directory.ts";
+import { systemErrorCode } from "../../util/system-error.ts";
 import { describeRecovery } from "../local/recovery-window.ts";
-import { planStartup } from "../local/startup.ts";
+import { planStartup } from "../local/startup-plan.ts";
 import { checkPrivateDirectory, StateError } from "../storage/private-files.ts";
 import { checkFileLocks, hasBeenUsed, loadState } from "../storage/state-directory.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
@@ -57,7 +58,7 @@ async function findSocketProblem(path: string): Promise<string | null> {
     await access(`${dirname(path)}/.`, constants.W_OK | constants.X_OK);
     return !(await exists(path)) || (await lstat(path)).isSocket() ? null : `${path} is not a socket: move it away`;
   } catch (error) {
-    return `cannot create a socket in ${dirname(path)} (${(error as NodeJS.ErrnoException).code})`;
+    return `cannot create a socket in ${dirname(path)} (${systemErrorCode(error)})`;
   }
 }
 
@@ -104,7 +105,7 @@ async function findParentProblem(path: string, parent: string): Promise<string |
     await access(parent, constants.W_OK | constants.X_OK);
     return null;
   } catch (error) {
-    return `${path} cannot be created in ${parent} (${(error as NodeJS.ErrnoException).code})`;
+    return `${path} cannot be created in ${parent} (${systemErrorCode(error)})`;
   }
 }
 
@@ -113,7 +114,7 @@ async function exists(path: string): Promise<boolean> {
     await access(path, constants.F_OK);
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
+    if (systemErrorCode(error) === "ENOENT") return false;
     throw error;
   }
 }

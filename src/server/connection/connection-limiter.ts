@@ -28,8 +28,9 @@ export interface CapacityProblem<S> {
 /**
  * Counts connections. S: the handle by which an unauthenticated connection is evicted.
  *
- * Invariant: silent connections from one address, however many, cost other addresses nothing, and a new connection always
- * has room for its handshake. The connection that is evicted is the oldest one of the address with the most of them.
+ * Invariant: silent connections from one address, however many, cost other addresses nothing, and a new connection
+ * always has room for its handshake. The connection that is evicted is the oldest one of the address with the most of
+ * them.
  */
 export class ConnectionLimiter<S> {
   readonly #limits: ServerLimits;

@@ -1,6 +1,6 @@
 /**
- * One connection over any transport: lines in, lines out. The first line identifies the client; a malformed one ends the
- * connection.
+ * One connection over any transport: lines in, lines out. The first line identifies the client; a malformed one ends
+ * the connection.
  *
  *   new           no handshake yet
  *   open          its calls are answered (request-handler.ts)
@@ -16,6 +16,7 @@ import type { Answer, ClaimId } from "../../spi/driver.ts";
 import { isId } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";
+import { INTERNAL_FAILURE } from "../request-error.ts";
 import type { Session } from "../session/session.ts";
 import type { RoundRobinScheduler } from "../time-slicer.ts";
 import type { Peer } from "./connection-limiter.ts";
@@ -261,14 +262,12 @@ export class Connection {
 
   #failWith(error: unknown, isClosedByServer: boolean): void {
     if (this.#state === "closed") return;
-    const isProtocolError = error instanceof ProtocolError;
-    this.#service.onRefused(isProtocolError ? error.code : "INTERNAL");
-    if (!isProtocolError) this.#service.log("a connection failed", error);
+    const failure = error instanceof ProtocolError ? error : INTERNAL_FAILURE;
+    this.#service.onRefused(failure.code);
+    if (failure === INTERNAL_FAILURE) this.#service.log("a connection failed", error);
     this.flush();
     if (this.#isClosed()) return;
-    this.#transport.write(
-      encodeConnectionError(isProtocolError ? error : { code: "INTERNAL", message: "the server failed; see its log" }),
-    );
+    this.#transport.write(encodeConnectionError(failure));
     this.#close(isClosedByServer);
     this.#transport.close();
   }

@@ -5,8 +5,8 @@
  * A claim passes five stops:
  *   net/socket-transport.ts    bytes to lines
  *   connection.ts              lines to frames; runUntil() is one batch, from beginBatch() to endBatch()
- *   here                       decode (decode-request.ts), authorize (session/authorized-calls.ts), call the backend, encode
- *                              the reply
+ *   here                       decode (decode-request.ts), authorize (session/authorized-calls.ts), call the backend,
+ *                              encode the reply
  *   local/local-backend.ts     claim(): quotas, WriteAhead.reserve(), the table, the owner, WriteAhead.persist()
  *   lock-table/table.ts        queues, admission, token, event
  */
@@ -19,7 +19,7 @@ import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { ServerLimits } from "../limits.ts";
 import type { Logger } from "../logger.ts";
-import { RequestError } from "../request-error.ts";
+import { INTERNAL_FAILURE, RequestError } from "../request-error.ts";
 import type { BackendControl, ClientCalls, ReleaseRequest } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
 import type { AdminHandler, Caller } from "./admin-handler.ts";
@@ -251,10 +251,10 @@ export class RequestHandler {
   }
 
   #encodeError(n: number, error: unknown): string {
-    this.#service.onRefused(error instanceof RequestError ? error.code : "INTERNAL");
-    if (error instanceof RequestError) return frames.encodeError(n, error.code, error.message);
-    this.#service.log("a call failed", error);
-    return frames.encodeError(n, "INTERNAL", "the server failed; see its log");
+    const failure = error instanceof RequestError ? error : INTERNAL_FAILURE;
+    this.#service.onRefused(failure.code);
+    if (failure === INTERNAL_FAILURE) this.#service.log("a call failed", error);
+    return frames.encodeError(n, failure.code, failure.message);
   }
 
   #encodeAnswer(id: ClaimId, answer: Answer): string {

@@ -1,10 +1,10 @@
 /**
- * The event log: for `holdfast show` and `watch`, event streams and metrics. It is on the hot path, so recording an event
- * writes one slot of a ring and some counters; tags, wall-clock times and permissions are computed on reading.
+ * The event log: for `holdfast show` and `watch`, event streams and metrics. It is on the hot path, so recording an
+ * event writes one slot of a ring and some counters; tags, wall-clock times and permissions are computed on reading.
  *
- * Rare events have a ring of their own, so that frequent grants and releases do not overwrite them. The rings are small on
- * purpose: the garbage collector copies each claim that a ring keeps alive, and with 8,192 of them that cost more than all
- * the rest.
+ * Rare events have a ring of their own, so that frequent grants and releases do not overwrite them. The rings are small
+ * on purpose: the garbage collector copies each claim that a ring keeps alive, and with 8,192 of them that cost more
+ * than all the rest.
  */
 
 import type { EventKind, Observer } from "../../lock-table/events.ts";
@@ -30,8 +30,8 @@ export interface EventLogOptions {
 }
 
 /**
- * Maximum number of subscribers: each event is offered to all of them, in at most half of the server's time. One account
- * gets a quarter, so that the others find room.
+ * Maximum number of subscribers: each event is offered to all of them, in at most half of the server's time. One
+ * account gets a quarter, so that the others find room.
  */
 const MAX_SUBSCRIBERS = 1_000;
 const MAX_SUBSCRIBERS_PER_ACCOUNT = 250;

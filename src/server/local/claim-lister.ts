@@ -124,7 +124,9 @@ function toFilters(
   };
 }
 
-/** The label of a run names its wrapper. If that has ended, people who look for the holder need the process that works. */
+/**
+ * The label of a run names its wrapper. If that has ended, people who look for the holder need the process that works.
+ */
 function withKeeper(view: ClaimView, { owner }: ClaimRecord<Session>): ClaimView {
   const state = owner?.state;
   const keeper = state?.kind === "running" ? state.run.keeper : null;

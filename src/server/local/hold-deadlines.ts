@@ -1,12 +1,12 @@
 /**
- * Deadlines of claims with a longest hold time (`maxHold`). When half of it has passed the claim is recalled: a client that
- * keeps the lock for its next request gives it back, so that no request begins that would be ended soon.
+ * Deadlines of claims with a longest hold time (`maxHold`). When half of it has passed the claim is recalled: a client
+ * that keeps the lock for its next request gives it back, so that no request begins that would be ended soon.
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable, Timestamps } from "../../lock-table/table.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
-import type { Principal } from "../auth/access-control.ts";
+import { ANONYMOUS } from "../auth/access-control.ts";
 import type { Session } from "../session/session.ts";
 
 class HoldDeadline {
@@ -27,9 +27,9 @@ export class HoldDeadlines {
   /** The deadline of each claim that has one, until the claim has ended. */
   readonly #byRecord = new Map<ClaimRecord<Session>, HoldDeadline>();
 
-  /** Starts the deadline for a holder whose rules may set one. Does nothing if the claim has one already. */
-  start(record: ClaimRecord<Session>, principal: Principal, now: number): void {
-    if (this.has(record)) return;
+  /** Starts the deadline of a held claim, if the rules set one. Does nothing if the claim has one already. */
+  start(record: ClaimRecord<Session>, { principal }: Session, now: number): void {
+    if (principal === ANONYMOUS || !record.isHeld || this.has(record)) return;
     const maxHoldMs = principal.maxHoldMs(claimKeys(record));
     if (maxHoldMs !== Number.POSITIVE_INFINITY) this.set(record, maxHoldMs, now);
   }

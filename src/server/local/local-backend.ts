@@ -1,16 +1,20 @@
 /**
- * The default store of a server: the lock table, and the part of it that survives a restart.
+ * The default store of a server: the lock table, and around it what each call has to ask or to tell. Each question has
+ * one owner:
  *
- *   reclaiming   after an unclean start: no new locks are granted, and clients reclaim theirs. It ends when the longest
- *                short lease has passed, or when every client that may be a holder has reclaimed or ended.
- *   open
- *   draining     no locks are granted any more; the table is about to be saved
+ *   may anything be granted now?                     recovery-window.ts
+ *   may this claim be granted at all?                capabilities.ts
+ *   does its client exceed a limit?                  claim-quotas.ts
+ *   must something be on disk before?                storage/write-ahead.ts; pending-placements.ts while that takes
+ *                                                    time
+ *   whose is the claim, and what ends with whom?     claim-ownership.ts
+ *   how long may it be held?                         hold-deadlines.ts
  *
  * Invariants
- * - Before an answer says "held": its tokens are below the ceiling on disk; its ttl is within the longest short lease on
- *   disk, or, if it is long or detached, the claim is in the journal.
- * - A token at or above the ceiling that the start found on disk was granted by a server that this state does not know (the
- *   directory was emptied, or restored from an older copy): the rest of the time that earlier leases can last is a
+ * - Before an answer says "held": its tokens are below the ceiling on disk; its ttl is within the longest short lease
+ *   on disk, or, if it is long or detached, the claim is in the journal.
+ * - A token at or above the ceiling that the start found on disk was granted by a server that this state does not know
+ *   (the directory was emptied, or restored from an older copy): the rest of the time that earlier leases can last is a
  *   recovery.
  */
 
@@ -20,7 +24,7 @@ import { withoutSuccessors } from "../../lock-table/successors.ts";
 import { LockTable } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
-import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Pause, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
 import { canAcquire } from "../auth/authorize.ts";
@@ -34,17 +38,19 @@ import type { Backend, EndScope, OwnedClaim, ReleaseRequest, RenewRequest, Revok
 import type { Session } from "../session/session.ts";
 import { linkToSession, unlinkFromSession } from "../session/session.ts";
 import type { DurableLog } from "../storage/durable-log.ts";
-import type { SavedClaim } from "../storage/storage.ts";
+import type { SavedClaim, SavedSession } from "../storage/storage.ts";
 import type { ClaimAnswer, DurableState } from "../storage/write-ahead.ts";
 import { MAX_UNJOURNALED_MS, WriteAhead } from "../storage/write-ahead.ts";
 import { BatchClock } from "./batch-clock.ts";
 import { checkGrantable, localTraits } from "./capabilities.ts";
 import { ClaimLister } from "./claim-lister.ts";
 import { ClaimOwnership } from "./claim-ownership.ts";
+import { ClaimQuotas } from "./claim-quotas.ts";
+import { HoldDeadlines } from "./hold-deadlines.ts";
 import { PendingPlacements } from "./pending-placements.ts";
 import type { RecoveryPlan } from "./recovery-window.ts";
-import { describeRecovery, RecoveryWindow } from "./recovery-window.ts";
-import { restoreClaim, toSavedClaim } from "./saved-claims.ts";
+import { RecoveryWindow } from "./recovery-window.ts";
+import { findNextToken, restoreClaim, toSavedClaim } from "./saved-claims.ts";
 
 const ignore = (): void => undefined;
 
@@ -65,7 +71,7 @@ export interface LocalBackendOptions {
   /** Receives all events. Default: none. */
   readonly eventLog?: EventLog;
   /**
-   * Called before a session gets its first answer about a claim, because it may hold a lock from then on.
+   * Called before each answer about a claim to a session, because that may hold a lock from then on.
    * @throws RequestError
    */
   readonly persistSession: (session: Session) => void;
@@ -84,14 +90,14 @@ export class LocalBackend implements Backend {
   readonly #log: Logger;
   readonly #eventLog: EventLog | null;
   readonly #ownership: ClaimOwnership;
+  readonly #quotas: ClaimQuotas;
+  readonly #holdDeadlines = new HoldDeadlines();
   readonly #pendingPlacements: PendingPlacements;
   readonly #claimLister: ClaimLister;
   readonly #persistSession: (session: Session) => void;
   readonly unhealthyReason: () => string | null;
   #onChange: () => void = () => undefined;
   #isDraining = false;
-  /** The log says that no new locks are granted, so it must also say when that ends. */
-  #isPauseLogged = false;
 
   constructor(options: LocalBackendOptions) {
     const {
@@ -112,20 +118,18 @@ export class LocalBackend implements Backend {
     this.identity = identity;
     this.#eventLog = options.eventLog ?? null;
     this.#pendingPlacements = new PendingPlacements(limits.claims);
-    const { now, micros } = this.#batchClock.read();
+    this.#quotas = new ClaimQuotas(limits, options.formerLimits);
     this.table = new LockTable<Session>({
       sessionMs,
-      tokenCeiling: durableState?.state.bound ?? Number.POSITIVE_INFINITY,
+      tokenCeiling: durableState?.state.tokenCeiling ?? Number.POSITIVE_INFINITY,
       maxTombstones: limits.claims,
       observer: this.#eventLog ?? NO_OBSERVER,
-      onAdded: (record) => this.#ownership.onAdded(record),
-      onRemoved: (record) => {
-        this.#ownership.onRemoved(record);
-        this.#writeAhead?.removeFromJournal(record);
-      },
+      onAdded: ({ account, claim }) => this.#quotas.add(account, claim),
+      onRemoved: (record) => this.#onRemoved(record),
     });
+    const { now, micros } = this.#batchClock.read();
     this.table.advance({ now, micros: Math.max(findCeilingAtStart(recoveryPlan), micros) });
-    this.#ownership = new ClaimOwnership(this.table, limits, options.formerLimits);
+    this.#ownership = new ClaimOwnership(this.table);
     this.#writeAhead =
       durableState === null
         ? null
@@ -133,7 +137,7 @@ export class LocalBackend implements Backend {
             durableState,
             table: this.table,
             clock,
-            toSavedClaim: (record) => this.toSavedClaim(record),
+            toSavedClaim: (record) => this.#toSavedClaim(record),
             onChange: () => this.#onChange(),
           });
     this.#claimLister = new ClaimLister(this.table, clock);
@@ -141,11 +145,9 @@ export class LocalBackend implements Backend {
       table: this.table,
       clock,
       plan: recoveryPlan,
-      onEnd: () => this.#onRecoveryEnd(),
-      onOutdatedState: () => this.#onOutdatedState(),
+      log,
+      durableLog: this.#durableLog,
     });
-    // until start(): claims loaded from disk must not be admitted a second time
-    this.table.pauseGrants();
   }
 
   /** Restores a claim loaded from disk. `owner`: null if it belongs to no session. */
@@ -154,21 +156,14 @@ export class LocalBackend implements Backend {
     const record = restoreClaim(this.table, saved, owner, time);
     if (record === null) return;
     this.#writeAhead?.recordLease(saved.claim);
-    if (saved.holdLeftMs !== undefined) this.#ownership.holdDeadlines.set(record, saved.holdLeftMs, time.now);
+    if (saved.remainingMaxHoldMs !== undefined) this.#holdDeadlines.set(record, saved.remainingMaxHoldMs, time.now);
     if (owner !== null) linkToSession(record, owner);
   }
 
   /** The claim as it is to be saved now. */
-  toSavedClaim(record: ClaimRecord<Session>): SavedClaim {
+  #toSavedClaim(record: ClaimRecord<Session>): SavedClaim {
     const now = this.#clock.now();
-    return toSavedClaim(record, now, this.#ownership.holdDeadlines.remainingMs(record, now));
-  }
-
-  /** All saved claims were restored: starts to grant, or begins the recovery. */
-  start(): void {
-    if (!this.recoveryWindow.isActive) this.table.resumeGrants();
-    else this.recoveryWindow.endIfDone();
-    this.#logPause();
+    return toSavedClaim(record, now, this.#holdDeadlines.remainingMs(record, now));
   }
 
   onChange(listener: () => void): void {
@@ -176,20 +171,16 @@ export class LocalBackend implements Backend {
   }
 
   reportOutdatedState(): void {
-    this.recoveryWindow.start();
+    this.recoveryWindow.reportOutdatedState();
   }
 
   /** null: nothing is saved. */
-  get durableLog(): DurableLog | null {
+  get #durableLog(): DurableLog | null {
     return this.#writeAhead?.durableLog ?? null;
   }
 
   get claimCount(): number {
     return this.table.records.size;
-  }
-
-  get isRecovering(): boolean {
-    return this.recoveryWindow.isActive;
   }
 
   traits(isLocal: boolean): Traits {
@@ -220,25 +211,26 @@ export class LocalBackend implements Backend {
     const { micros } = this.#batchClock.read();
     if (this.#isDraining) throw drainingError();
     checkGrantable(claim, this.table, micros, this.#writeAhead !== null);
-    this.#ownership.checkQuotas(session, claim);
-    if (!session.isPersisted) this.#persistSession(session);
+    this.#quotas.check(this.table, session, claim);
+    this.#persistSession(session);
     const write = this.#writeAhead?.reserve(claim, micros);
     return write instanceof Promise ? this.#enqueueAfter(write, session, claim) : this.#enqueue(session, claim);
   }
 
   async #enqueueAfter(write: Promise<void>, session: Session, claim: Claim): Promise<Answer> {
     const isStillWanted = await this.#pendingPlacements.waitForWrite(claim.id, write);
-    // A disconnected client retries after reconnecting; do not queue on its behalf meanwhile. The rules may have changed, too.
+    // A disconnected client retries after reconnecting; do not queue on its behalf meanwhile. The rules may have
+    // changed, too.
     const isPlaceable = isStillWanted && session.sink !== null && canAcquire(session.principal, claim);
     if (!isPlaceable) return this.table.tombstones.noneAnswer(claim.id);
     if (this.#isDraining) throw drainingError();
-    this.#ownership.checkQuotas(session, claim);
+    this.#quotas.check(this.table, session, claim);
     return this.#enqueue(session, claim);
   }
 
   renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]> {
     const time = this.#batchClock.read();
-    if (!session.isPersisted) this.#persistSession(session);
+    this.#persistSession(session);
     const { records } = this.table;
     const claimAnswers = items.map(({ id, tokenCount }): ClaimAnswer<Session> => {
       const record = records.get(id);
@@ -252,14 +244,10 @@ export class LocalBackend implements Backend {
 
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]> {
     const time = this.#batchClock.read();
-    const endedIds: ClaimId[] = [];
-    const durableLog = this.durableLog;
     this.table.advance(time);
     const results = items.map(({ id, unansweredTtl }) => {
       const record = this.table.records.get(id);
       this.#pendingPlacements.cancel(id);
-      // its first release may have been answered with an error
-      if (durableLog?.mayComeBack(id)) endedIds.push(id);
       if (record === undefined) {
         if (!this.recoveryWindow.mayBeUnreported(id)) return this.table.release(id, time, unansweredTtl);
         // or it might be reclaimed later
@@ -270,10 +258,9 @@ export class LocalBackend implements Backend {
       this.#ownership.beforeRelease(record, session);
       return this.table.remove(record);
     });
-    // a claim that would come back after a crash has not been released
-    return endedIds.length > 0 && durableLog !== null
-      ? durableLog.waitUntilDropped(endedIds).then(() => results)
-      : results;
+    // also claims that ended before: their first release may have been answered with an error
+    const write = this.#writeAhead?.persistEnds(items.map(({ id }) => id));
+    return write instanceof Promise ? write.then(() => results) : results;
   }
 
   detach(session: Session, ids: readonly ClaimId[], remainingMs?: number): MaybePromise<readonly boolean[]> {
@@ -306,7 +293,7 @@ export class LocalBackend implements Backend {
     this.endBatch();
     if (this.#writeAhead === null) return results;
     // never at once: the holders are told first, whether something has to be written or not
-    return Promise.resolve(this.#writeAhead.persistRevocations(records)).then(() => results);
+    return this.#writeAhead.persistRevocations(records).then(() => results);
   }
 
   list(
@@ -320,12 +307,16 @@ export class LocalBackend implements Backend {
   }
 
   reclaim(session: Session, items: readonly ReclaimItem[], isLast: boolean): MaybePromise<readonly Answer[]> {
-    if (!session.isPersisted) this.#persistSession(session);
+    this.#persistSession(session);
     const reclaimAll = (): Answer[] => {
       const time = this.#batchClock.read();
       return this.recoveryWindow.reclaim(session, items, isLast, time, {
-        hasRoom: (claim, isHeld) => this.#ownership.hasRoomToReclaim(session, claim, isHeld),
-        adopt: (record) => this.#ownership.adoptReclaimed(record, session, time),
+        hasRoom: (claim, isHeld) => this.#quotas.exceededOnReclaim(this.table, session, claim, isHeld) === null,
+        adopt: (record) => {
+          // how long it was held before is unknown, so the deadline starts again
+          this.#holdDeadlines.start(record, session, time.now);
+          this.#ownership.takeOwnershipAfterWrite(record, session, time);
+        },
       });
     };
     const write = this.#writeAhead?.reserveForReclaim(items);
@@ -361,20 +352,20 @@ export class LocalBackend implements Backend {
   nextDueAt(): number {
     return Math.min(
       this.table.nextDueAt() ?? Number.POSITIVE_INFINITY,
-      this.#ownership.holdDeadlines.nextDueAt(),
+      this.#holdDeadlines.nextDueAt(),
       this.#claimLister.nextDueAt(),
       this.recoveryWindow.endsAt,
-      this.#writeAhead?.nextDueAt() ?? Number.POSITIVE_INFINITY,
+      this.#durableLog?.nextDueAt() ?? Number.POSITIVE_INFINITY,
     );
   }
 
   advance(now: number): void {
     const time = { now, micros: this.#batchClock.read().micros };
     this.table.advance(time);
-    this.#ownership.holdDeadlines.advance(this.table, time);
+    this.#holdDeadlines.advance(this.table, time);
     this.#claimLister.advance();
     this.recoveryWindow.endIfDone();
-    this.#writeAhead?.advance(now);
+    this.#durableLog?.advance(now);
   }
 
   endBatch(): void {
@@ -386,13 +377,11 @@ export class LocalBackend implements Backend {
         continue;
       }
       const record = this.table.records.get(id);
-      if (record !== undefined && session !== null)
-        this.#ownership.startHoldDeadline(record, session, this.#clock.now());
+      if (record !== undefined && session !== null) this.#holdDeadlines.start(record, session, this.#clock.now());
       const sink = session?.sink;
       const persisted = record === undefined ? answer : (this.#writeAhead?.persist(record, answer) ?? answer);
       // its time is limited: the holders after it would have what it has left
-      const pushed =
-        record !== undefined && this.#ownership.holdDeadlines.has(record) ? withoutSuccessors(answer) : answer;
+      const pushed = record !== undefined && this.#holdDeadlines.has(record) ? withoutSuccessors(answer) : answer;
       if (!(persisted instanceof Promise) || answer.state === "none") sink?.pushAnswer(id, pushed);
       // the recheck makes the client ask again; by then the claim is in the journal
       if (persisted instanceof Promise) void persisted.then(ignore, ignore).then(() => sink?.pushRecheck(id));
@@ -403,33 +392,35 @@ export class LocalBackend implements Backend {
   /** Stops granting and accepts no new claims. */
   drain(): void {
     this.#isDraining = true;
-    this.table.pauseGrants();
+    this.recoveryWindow.drain();
   }
 
-  #onRecoveryEnd(): void {
-    this.#writeAhead?.durableLog.finishRecovery();
-    if (this.#isDraining) return;
-    this.table.resumeGrants();
-    if (this.#isPauseLogged) this.#log("recovery is over: new locks are granted");
-    this.#isPauseLogged = false;
+  /**
+   * Saves the table for the next start, with these sessions. To be called after drain(), once.
+   * @throws any error of the storage
+   */
+  async save(sessions: readonly SavedSession[]): Promise<void> {
+    await this.#durableLog?.waitUntilIdle();
+    const claims = [...this.table.records.values()].map((record) => this.#toSavedClaim(record));
+    // claims that were not reclaimed yet are missing from the table: the next start continues the recovery for the rest
+    // of its time
+    const recovery = this.recoveryWindow.toSavedRecovery();
+    const clean = { claims, sessions, recovery };
+    await this.#durableLog?.finish({ tokenCeiling: findNextToken(this.table), clean });
   }
 
-  #onOutdatedState(): void {
-    this.#writeAhead?.durableLog.startRecovery(MAX_UNJOURNALED_MS);
-    this.#logPause();
-  }
-
-  /** Logs why no new locks are granted, for operators and for programs that embed the server. */
-  #logPause(): void {
-    const { reason } = this.recoveryWindow;
-    if (reason === null) return;
-    this.#log(describeRecovery(reason, this.recoveryRemainingMs()), undefined, { level: "warn" });
-    this.#isPauseLogged = true;
+  #onRemoved(record: ClaimRecord<Session>): void {
+    this.#ownership.onRemoved(record);
+    this.#quotas.remove(record.account, record.claim);
+    this.#holdDeadlines.remove(record);
+    this.#writeAhead?.removeFromJournal(record);
   }
 
   /** Adds the pause to the answer of a waiting claim during recovery. */
   #withPause(answer: Answer): Answer {
-    return answer.state === "waiting" && this.isRecovering ? { ...answer, paused: this.#pause } : answer;
+    if (answer.state !== "waiting") return answer;
+    const paused = this.recoveryWindow.pause;
+    return paused === null ? answer : { ...answer, paused };
   }
 
   /**
@@ -437,13 +428,8 @@ export class LocalBackend implements Backend {
    * locked: its holder may not have reclaimed yet.
    */
   #answerRefused(claim: Claim): Answer {
-    const noneAnswer = this.table.tombstones.noneAnswer(claim.id);
-    const isUnknown = this.isRecovering && !claim.wait && this.table.fitsBesideHolders(claim);
-    return isUnknown ? { state: "none", paused: this.#pause } : noneAnswer;
-  }
-
-  get #pause(): Pause {
-    return { reason: "recovery", remainingMs: Math.ceil(this.recoveryRemainingMs()) };
+    const paused = !claim.wait && this.table.fitsBesideHolders(claim) ? this.recoveryWindow.pause : null;
+    return paused === null ? this.table.tombstones.noneAnswer(claim.id) : { state: "none", paused };
   }
 
   #enqueue(session: Session, claim: Claim): MaybePromise<Answer> {
@@ -453,7 +439,7 @@ export class LocalBackend implements Backend {
     const answer = this.#withPause(this.table.answerFor(record));
     if (answer.state === "none") return answer;
     this.#ownership.takeOwnership(record, session);
-    this.#ownership.startHoldDeadline(record, session, record.placedAt);
+    this.#holdDeadlines.start(record, session, record.placedAt);
     if (answer.state === "waiting") return answer;
     const persisted = this.#writeAhead?.persist(record, answer) ?? answer;
     if (!(persisted instanceof Promise)) return persisted;

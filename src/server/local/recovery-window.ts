@@ -1,12 +1,24 @@
-/** The recovery after an unclean start, in which clients reclaim their locks. */
+/**
+ * When the lock table of a server grants new claims: this file alone pauses its grants and resumes them, and logs it.
+ *
+ *   starting     the claims on disk are being restored. They must not be admitted a second time.
+ *   recovering   after an unclean start: nothing new is granted, and clients reclaim their locks. It ends when the
+ *                longest short lease has passed, or when every client that may be a holder has reclaimed or ended. It
+ *                can also begin within a minute after the start: a client proves that the server does not know all
+ *                holders.
+ *   open         claims are granted
+ *   draining     nothing is granted any more. A recovery goes on, since what is left of it is saved.
+ */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable, Timestamps } from "../../lock-table/table.ts";
 import { toAnswer } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
-import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, Pause } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
+import type { Logger } from "../logger.ts";
 import type { Session } from "../session/session.ts";
+import type { DurableLog } from "../storage/durable-log.ts";
 import type { RecoveryReason, SavedRecovery } from "../storage/storage.ts";
 import { MAX_UNJOURNALED_MS, needsJournal } from "../storage/write-ahead.ts";
 
@@ -51,17 +63,16 @@ export interface RecoveryWindowOptions {
   readonly table: LockTable<Session>;
   readonly clock: Clock;
   readonly plan: RecoveryPlan;
-  /** Called when the recovery ends. */
-  readonly onEnd: () => void;
-  /** Called when a client has proved that the state is outdated. */
-  readonly onOutdatedState: () => void;
+  readonly log: Logger;
+  /** Where a later start finds that this recovery was not finished; null: nothing is saved. */
+  readonly durableLog: Pick<DurableLog, "startRecovery" | "finishRecovery"> | null;
 }
 
 export class RecoveryWindow {
   readonly #table: LockTable<Session>;
   readonly #clock: Clock;
-  readonly #onEnd: () => void;
-  readonly #onOutdatedState: () => void;
+  readonly #log: Logger;
+  readonly #durableLog: RecoveryWindowOptions["durableLog"];
   /** All short leases from before this start have ended by this time. */
   readonly #earlierLeasesEndAt: number;
   #ceilingAtStart: number;
@@ -70,8 +81,9 @@ export class RecoveryWindow {
   #reason: RecoveryReason | null;
   /** When the recovery ends at the latest, on the clock's scale; Infinity: it has ended. */
   endsAt: number;
+  #isDraining = false;
 
-  constructor({ table, clock, plan, onEnd, onOutdatedState }: RecoveryWindowOptions) {
+  constructor({ table, clock, plan, log, durableLog }: RecoveryWindowOptions) {
     const { reason, ceilingAtStart, durationMs, expectedSessions, acceptsJournaled } = plan;
     this.#table = table;
     this.#clock = clock;
@@ -79,10 +91,23 @@ export class RecoveryWindow {
     this.#ceilingAtStart = ceilingAtStart;
     this.#expectedSessions = expectedSessions === null ? null : new Set(expectedSessions);
     this.#acceptsJournaled = acceptsJournaled;
-    this.#onEnd = onEnd;
-    this.#onOutdatedState = onOutdatedState;
+    this.#log = log;
+    this.#durableLog = durableLog;
     this.#earlierLeasesEndAt = clock.now() + MAX_UNJOURNALED_MS;
     this.endsAt = durationMs > 0 ? clock.now() + durationMs : Number.POSITIVE_INFINITY;
+    table.pauseGrants();
+  }
+
+  /** All saved claims were restored: grants begin, or the recovery. */
+  start(): void {
+    if (this.isActive && !this.#isDone()) this.#logPause();
+    else this.#resume();
+  }
+
+  /** Nothing is granted any more. */
+  drain(): void {
+    this.#isDraining = true;
+    this.#table.pauseGrants();
   }
 
   /** Why no new locks are granted; null: they are. */
@@ -93,13 +118,18 @@ export class RecoveryWindow {
   /** The rest of the recovery, for the next start after a clean shutdown; null: nothing. */
   toSavedRecovery(): SavedRecovery | null {
     if (this.reason === null) return null;
-    const bound = Number.isFinite(this.#ceilingAtStart) ? this.#ceilingAtStart : null;
+    const tokenCeiling = Number.isFinite(this.#ceilingAtStart) ? this.#ceilingAtStart : null;
     return {
       reason: this.reason,
-      leftMs: this.remainingMs(),
-      bound,
-      awaited: this.#expectedSessions && [...this.#expectedSessions],
+      remainingMs: this.remainingMs(),
+      tokenCeiling,
+      expectedSessions: this.#expectedSessions && [...this.#expectedSessions],
     };
+  }
+
+  /** What clients learn about the recovery; null: locks are granted. */
+  get pause(): Pause | null {
+    return this.isActive ? { reason: "recovery", remainingMs: Math.ceil(this.remainingMs()) } : null;
   }
 
   /**
@@ -107,7 +137,7 @@ export class RecoveryWindow {
    * copy. There may be unknown holders until the leases from before our start have ended, so the recovery lasts for the
    * rest of that time. After it no unknown short lease can be held.
    */
-  start(): void {
+  reportOutdatedState(): void {
     if (this.#ceilingAtStart === Number.POSITIVE_INFINITY || this.#clock.now() >= this.#earlierLeasesEndAt) return;
     this.#reason = "outdated";
     this.#ceilingAtStart = Number.POSITIVE_INFINITY;
@@ -115,7 +145,8 @@ export class RecoveryWindow {
     this.#acceptsJournaled = true;
     this.endsAt = this.isActive ? Math.max(this.endsAt, this.#earlierLeasesEndAt) : this.#earlierLeasesEndAt;
     this.#table.pauseGrants();
-    this.#onOutdatedState();
+    this.#durableLog?.startRecovery(MAX_UNJOURNALED_MS);
+    this.#logPause();
   }
 
   get isActive(): boolean {
@@ -141,7 +172,7 @@ export class RecoveryWindow {
     callbacks: ReclaimCallbacks,
   ): Answer[] {
     this.#table.advance(time);
-    if (items.some((item) => this.#isFromLaterState(item, time.micros))) this.start();
+    if (items.some((item) => this.#isFromLaterState(item, time.micros))) this.reportOutdatedState();
     const limits = { ceilingAtStart: this.#ceilingAtStart, acceptsJournaled: this.#acceptsJournaled };
     const rules = { isRecovering: this.isActive, ...limits, time, ...callbacks };
     const answers = reclaimAll(this.#table, session, items, rules);
@@ -170,9 +201,25 @@ export class RecoveryWindow {
   }
 
   endIfDone(): void {
-    if (!this.isActive || (this.#clock.now() < this.endsAt && this.#expectedSessions?.size !== 0)) return;
+    if (!this.isActive || !this.#isDone()) return;
+    this.#resume();
+    if (!this.#isDraining) this.#log("recovery is over: new locks are granted");
+  }
+
+  #isDone(): boolean {
+    return this.#clock.now() >= this.endsAt || this.#expectedSessions?.size === 0;
+  }
+
+  #resume(): void {
     this.endsAt = Number.POSITIVE_INFINITY;
-    this.#onEnd();
+    this.#durableLog?.finishRecovery();
+    if (!this.#isDraining) this.#table.resumeGrants();
+  }
+
+  /** Logs why no new locks are granted, for operators and for programs that embed the server. */
+  #logPause(): void {
+    if (this.reason !== null)
+      this.#log(describeRecovery(this.reason, this.remainingMs()), undefined, { level: "warn" });
   }
 }
 

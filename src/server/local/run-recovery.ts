@@ -55,8 +55,8 @@ export function restoreRuns(
  * client.
  */
 export function restoreLateRun(backend: LocalBackend, session: Session, run: CommandRun, log: Logger): void {
-  const items = toSavedClaims(run).map(({ claim, token, tokens, leftMs: remainingMs }): ReclaimItem => {
-    return { claim, lastState: { state: "held", token: BigInt(token), tokenCount: tokens, remainingMs } };
+  const items = toSavedClaims(run).map(({ claim, token, tokenCount, remainingMs }): ReclaimItem => {
+    return { claim, lastState: { state: "held", token: BigInt(token), tokenCount, remainingMs } };
   });
   const onFailure = (error: unknown): void => log("cannot restore the locks of a run", error);
   try {
@@ -79,10 +79,10 @@ function findOrCreateSession(
 }
 
 /** The remaining lease is unknown, so each claim gets its full lease again. */
-function toSavedClaims({ session, claims }: CommandRun): SavedClaim[] {
+function toSavedClaims({ session: sessionId, claims }: CommandRun): SavedClaim[] {
   return claims.map(({ claim, firstToken }) => {
-    const leftMs = claim.ttlMs === "session" ? 0 : claim.ttlMs;
-    const held = { token: Number(firstToken), tokens: 1, leftMs, arrival: 0 };
-    return { claim, ...held, detached: false, revoked: false, session };
+    const remainingMs = claim.ttlMs === "session" ? 0 : claim.ttlMs;
+    const held = { token: Number(firstToken), tokenCount: 1, remainingMs, arrival: 0 };
+    return { claim, ...held, isDetached: false, revokeReason: null, sessionId, account: "" };
   });
 }

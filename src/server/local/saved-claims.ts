@@ -5,16 +5,17 @@ import type { LockTable, Timestamps } from "../../lock-table/table.ts";
 import type { Session } from "../session/session.ts";
 import type { SavedClaim } from "../storage/storage.ts";
 
-/** The saved form of a claim in its current state. `holdLeftMs`: the remaining time of its `maxHold`; undefined: no limit. */
-export function toSavedClaim(record: ClaimRecord<Session>, now: number, holdLeftMs: number | undefined): SavedClaim {
-  const { claim, token, tokenCount: tokens, arrival, isDetached: detached, account: by } = record;
-  const leftMs = claim.ttlMs === "session" ? 0 : Math.max(record.expiresAt - now, 0);
-  const session = record.owner?.id ?? null;
-  // an earlier version reads any non-empty value as true
-  const revoked = record.revokeReason === "revoked" ? true : (record.revokeReason ?? false);
-  const ownership = { session, ...(by !== "" && { by }) };
-  const holdLimit = holdLeftMs !== undefined && { holdLeftMs };
-  return { claim, token, tokens, leftMs, arrival, detached, revoked, ...ownership, ...holdLimit };
+/** The saved form of a claim in its current state. remainingMaxHoldMs: undefined if it has no `maxHold`. */
+export function toSavedClaim(
+  record: ClaimRecord<Session>,
+  now: number,
+  remainingMaxHoldMs: number | undefined,
+): SavedClaim {
+  const { claim, token, tokenCount, arrival, isDetached, revokeReason, account } = record;
+  const remainingMs = claim.ttlMs === "session" ? 0 : Math.max(record.expiresAt - now, 0);
+  const ownership = { sessionId: record.owner?.id ?? null, account };
+  const maxHold = remainingMaxHoldMs !== undefined && { remainingMaxHoldMs };
+  return { claim, token, tokenCount, remainingMs, arrival, isDetached, revokeReason, ...ownership, ...maxHold };
 }
 
 /**
@@ -27,12 +28,19 @@ export function restoreClaim(
   owner: Session | null,
   time: Timestamps,
 ): ClaimRecord<Session> | null {
-  const { claim, token, tokens, leftMs, arrival, detached, revoked, by = "" } = saved;
-  if (token === 0) table.claim({ ...claim, wait: true }, { owner, arrival, account: by }, time);
-  else table.reclaim(claim, { owner, account: by }, { token, tokenCount: tokens, remainingMs: leftMs });
+  const { claim, token, tokenCount, remainingMs, arrival, account } = saved;
+  if (token === 0) table.claim({ ...claim, wait: true }, { owner, arrival, account }, time);
+  else table.reclaim(claim, { owner, account }, { token, tokenCount, remainingMs });
   const record = table.records.get(claim.id) ?? null;
   if (record === null || token === 0) return record;
-  record.isDetached = detached;
-  record.revokeReason = revoked === true ? "revoked" : revoked || null;
+  record.isDetached = saved.isDetached;
+  record.revokeReason = saved.revokeReason;
   return record;
+}
+
+/** The lowest number above every token that was granted. */
+export function findNextToken(table: LockTable<Session>): number {
+  let nextFree = table.tokenIssuer.clock;
+  for (const queue of table.queues.values()) nextFree = Math.max(nextFree, queue.lastToken);
+  return nextFree + 1;
 }

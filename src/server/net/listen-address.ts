@@ -17,7 +17,10 @@ export interface HostPort {
 /** Where a server listens. */
 export type ListenAddress = { readonly path: string } | (HostPort & { readonly tls: boolean });
 
-/** Parses "holdfast+unix:/path", "holdfast://host:port" or "holdfasts://host:port". @throws TypeError that says what is wrong */
+/**
+ * Parses "holdfast+unix:/path", "holdfast://host:port" or "holdfasts://host:port".
+ * @throws TypeError that says what is wrong
+ */
 export function parseListenAddress(text: unknown): ListenAddress {
   if (typeof text !== "string") throw new TypeError(`an address must be a string, not ${describeValue(text)}`);
   if (/^holdfast\+unix:/i.test(text)) return { path: parseSocketPath(text) };

@@ -10,8 +10,8 @@ import type { LockService } from "../service.ts";
 /** A client that does not read is not read from while more than this is unsent. */
 const MAX_BUFFERED_BYTES = 1_048_576;
 /**
- * How long a client over the network may read nothing while more than MAX_BUFFERED_BYTES are unsent: as long as a client
- * may be silent before it counts as gone.
+ * How long a client over the network may read nothing while more than MAX_BUFFERED_BYTES are unsent: as long as a
+ * client may be silent before it counts as gone.
  */
 const UNREAD_TIMEOUT_MS = 30_000;
 /** How long pending output of a closing connection may take. */

@@ -4,6 +4,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import type { SecureContextOptions } from "node:tls";
 import { createSecureContext } from "node:tls";
+import { systemErrorCode } from "../../util/system-error.ts";
 
 /** The PEM files of a TLS server. They are read at the start and again by reload(). */
 export interface TlsFiles {
@@ -83,7 +84,7 @@ function readPem(path: string, kind: string): string {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    throw new TlsError(`the ${kind} ${path} cannot be read (${(error as NodeJS.ErrnoException).code})`, error);
+    throw new TlsError(`the ${kind} ${path} cannot be read (${systemErrorCode(error)})`, error);
   }
 }
 
@@ -100,7 +101,7 @@ function checkKey(cert: X509Certificate, text: string, { cert: certPath, key: pa
   try {
     matches = cert.checkPrivateKey(createPrivateKey(text));
   } catch (error) {
-    const needsPassphrase = (error as NodeJS.ErrnoException).code === "ERR_MISSING_PASSPHRASE";
+    const needsPassphrase = systemErrorCode(error) === "ERR_MISSING_PASSPHRASE";
     // the parser's own message may quote the key
     throw new TlsError(
       `${path} ${needsPassphrase ? "is encrypted with a passphrase: store it without one" : "contains no PEM private key"}`,

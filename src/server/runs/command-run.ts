@@ -1,6 +1,7 @@
 /**
  * Runs of `holdfast run`, as a server's sessions see them. A run survives its wrapper and its server: its claims stay
- * held as long as the kernel reports one of its processes alive. run-file-reader.ts asks the kernel; a simulator need not.
+ * held as long as the kernel reports one of its processes alive. run-file-reader.ts asks the kernel; a simulator need
+ * not.
  */
 
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";

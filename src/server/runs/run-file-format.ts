@@ -1,23 +1,25 @@
 /**
- * The run file, in which `holdfast run` on a Unix socket records, before its command starts, its claims and the processes
- * that work under them, so that a restarted server restores exactly these.
+ * The run file, in which `holdfast run` on a Unix socket records, before its command starts, its claims and the
+ * processes that work under them, so that a restarted server restores exactly these.
  *
  * The life of a file, and who changes it:
- *   new        the wrapper creates it under a temporary name, with its head and the lock (run-file-writer.ts). One that its
- *              wrapper has left is removed by a start of the server, after a minute.
+ *   new        the wrapper creates it under a temporary name, with its head and the lock (run-file-writer.ts). One that
+ *              its wrapper has left is removed by a start of the server, after a minute.
  *   begun      the wrapper gives it its name, and appends the watchdog. The command has not started.
  *   working    the wrapper appends the command, in the turn of its start
  *   ended      the watchdog (cli/commands/run/watchdog.sh) appends the end: it has ended the command since the wrapper,
- *              which may be stopped, did not renew the lease. The run holds nothing any more, although its wrapper lives.
+ *              which may be stopped, did not renew the lease. The run holds nothing any more, although its wrapper
+ *              lives.
  *   gone       removed, by the process that sees the end of the run: the wrapper, when the command has ended (with
- *              --hold-at-least: when the store has confirmed that it keeps the lock); the watchdog, when it has ended the
- *              command in place of a dead wrapper; the server, when the run is over.
- * The server reads it (run-file-reader.ts): at its start each file, later that of a session whose client has left. It derives the
- * RunStatus (command-run.ts) from the file and the processes; session/session-registry.ts keeps or ends the claims by it, and
- * local/run-recovery.ts restores them at a start.
+ *              --hold-at-least: when the store has confirmed that it keeps the lock); the watchdog, when it has ended
+ *              the command in place of a dead wrapper; the server, when the run is over.
+ * The server reads it (run-file-reader.ts): at its start each file, later that of a session whose client has left. It
+ * derives the RunStatus (command-run.ts) from the file and the processes; session/session-registry.ts keeps or ends the
+ * claims by it, and local/run-recovery.ts restores them at a start.
  *
  * What the death of a process does:
- *   wrapper             the watchdog ends the command, and removes the file. Until then the run works, and the server renews its leases
+ *   wrapper             the watchdog ends the command, and removes the file. Until then the run works, and the server
+ *                       renews its leases
  *   watchdog            nothing: the wrapper goes on, and the file still names the command
  *   command             the wrapper removes the file and releases the claims
  *   wrapper, watchdog   the run works as long as the command, or a process that has the lock; then it is over
@@ -32,9 +34,9 @@
  *   the end        see above
  *   blanks         room for later lines, so that they can be written even if the disk fills up
  *
- * The file is locked with flock(2) where flock(1) exists: wrapper, watchdog, command and their children inherit the lock,
- * and the kernel frees it with the last of them. The file contains claim ids and so is a secret: mode 0600, in a directory
- * with mode 0700.
+ * The file is locked with flock(2) where flock(1) exists: wrapper, watchdog, command and their children inherit the
+ * lock, and the kernel frees it with the last of them. The file contains claim ids and so is a secret: mode 0600, in a
+ * directory with mode 0700.
  */
 
 import { join } from "node:path";

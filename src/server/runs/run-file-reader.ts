@@ -1,14 +1,14 @@
 /**
- * Reads the run files of a server. Each is in the server's directory under a name derived from the session of its wrapper,
- * so that the run of a session that ends is found without reading the others.
+ * Reads the run files of a server. Each is in the server's directory under a name derived from the session of its
+ * wrapper, so that the run of a session that ends is found without reading the others.
  *
- * Invariant: a run is over only when every process in its file has ended (by id and start time) and the kernel's lock on
- * the file is free. Then a process cannot be mistaken for another one with the same id, and a command that closed the
- * descriptor of the lock is not taken for dead. A command that its wrapper had no time to record is found by its
+ * Invariant: a run is over only when every process in its file has ended (by id and start time) and the kernel's lock
+ * on the file is free. Then a process cannot be mistaken for another one with the same id, and a command that closed
+ * the descriptor of the lock is not taken for dead. A command that its wrapper had no time to record is found by its
  * environment, which contains the run's reference: it, too, may have closed the descriptor by then.
  *
- * A process of another pid namespace is found by the id that it has there, if our namespace sees it. Where it does not, a
- * free lock proves nothing, for the same reason: the run is unknown.
+ * A process of another pid namespace is found by the id that it has there, if our namespace sees it. Where it does not,
+ * a free lock proves nothing, for the same reason: the run is unknown.
  */
 
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync, unlinkSync } from "node:fs";
@@ -186,7 +186,9 @@ class StoredRun implements CommandRun {
     return { status: byLock, nextProbeMs: this.#lockStatus === "held" ? LOCK_PROBE_INTERVAL_MS : nextProbeMs };
   }
 
-  /** In the order of the file, so that the command, if there is one, comes after the watchdog that was started with it. */
+  /**
+   * In the order of the file, so that the command, if there is one, comes after the watchdog that was started with it.
+   */
   #probeProcesses(record: RunRecord): { role: RunRole; id: ProcessId | null; state: ProcessState }[] {
     const currentBoot = readBootId();
     // ids from before a reboot are meaningless

@@ -1,13 +1,14 @@
 /**
- * Writes the run file, for the wrapper: cli/commands/run/ creates it before the watchdog and the command start, and adds
- * each of them.
+ * Writes the run file, for the wrapper: cli/commands/run/ creates it before the watchdog and the command start, and
+ * adds each of them.
  *
- * Invariant: from before the start of the command until the command and all processes below it have ended, the file exists,
- * and the command has inherited the lock on it. The process id of the command is added synchronously after its start.
+ * Invariant: from before the start of the command until the command and all processes below it have ended, the file
+ * exists, and the command has inherited the lock on it. The process id of the command is added synchronously after its
+ * start.
  *
- * With `--hold-at-least` the content and the name of the file are synced to disk before the command starts: the first start
- * of the server after a power failure keeps the lock for the rest of the time. Without the option the file has no meaning
- * after a power failure, because no process of the run survives it, so it is not synced.
+ * With `--hold-at-least` the content and the name of the file are synced to disk before the command starts: the first
+ * start of the server after a power failure keeps the lock for the rest of the time. Without the option the file has no
+ * meaning after a power failure, because no process of the run survives it, so it is not synced.
  */
 
 import {
@@ -51,7 +52,10 @@ export interface RunLocks {
   readonly label: string;
   /** The claims of the run, as a lock reference. */
   readonly reference: string;
-  /** They stay held for at least this long, in milliseconds, even after the end of the run (`--hold-at-least`); 0: not set. */
+  /**
+   * They stay held for at least this long, in milliseconds, even after the end of the run (`--hold-at-least`); 0: not
+   * set.
+   */
   readonly minHoldMs: number;
 }
 

@@ -1,7 +1,7 @@
 /**
- * The calls of clients, with authorization. A client sees and changes only what its account created and its rules allow.
- * A claim of another account is treated as missing: a client gets an error only where the answer depends on its rules alone. Its
- * own claim on a key that it may not acquire any more counts as revoked.
+ * The calls of clients, with authorization. A client sees and changes only what its account created and its rules
+ * allow. A claim of another account is treated as missing: a client gets an error only where the answer depends on its
+ * rules alone. Its own claim on a key that it may not acquire any more counts as revoked.
  */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
@@ -16,7 +16,9 @@ import type { Session } from "./session.ts";
 const NONE: Answer = { state: "none" };
 const REVOKED: Answer = { state: "none", reason: "revoked" };
 
-/** The calls of clients to the backend, with authorization; on a server without credentials those of the backend itself. */
+/**
+ * The calls of clients to the backend, with authorization; on a server without credentials those of the backend itself.
+ */
 export function authorizeCalls(backend: Backend, access: AccessControl): ClientCalls {
   return access.isRequired ? new AuthorizedCalls(backend) : backend;
 }
@@ -102,8 +104,8 @@ class AuthorizedCalls implements ClientCalls {
   }
 
   /**
-   * The answer for a claim that the principal may not use; null: it may. One that the store does not know, or not yet, is judged
-   * by its keys.
+   * The answer for a claim that the principal may not use; null: it may. One that the store does not know, or not yet,
+   * is judged by its keys.
    * @param claim as it was sent; null: by its id only
    */
   #refusal(principal: Principal, id: ClaimId, claim: Claim | null): Answer | null {

@@ -77,7 +77,10 @@ export interface ClientCalls {
   ): MaybePromise<readonly (Answer | undefined)[]>;
 }
 
-/** Keeps the claims of a server's sessions: a lock table (local/local-backend.ts), or another store (proxy/proxy-backend.ts). */
+/**
+ * Keeps the claims of a server's sessions: a lock table (local/local-backend.ts), or another store
+ * (proxy/proxy-backend.ts).
+ */
 export interface Backend extends BackendControl, ClientCalls {}
 
 /** What the server itself does with its backend; no authorization is needed. */
@@ -112,8 +115,9 @@ export interface BackendControl {
   suspend(session: Session): void;
   resume(session: Session): void;
   /**
-   * The rules of accounts have changed, or a client has returned: ends the waiting claims of connected sessions whose account may no
-   * longer acquire their keys, and makes the holders of such claims ask again. `session`: only those of this one.
+   * The rules of accounts have changed, or a client has returned: ends the waiting claims of connected sessions whose
+   * account may no longer acquire their keys, and makes the holders of such claims ask again. `session`: only those of
+   * this one.
    */
   revalidateClaims(session?: Session): void;
   /** True if the session still has claims. */

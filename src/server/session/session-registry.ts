@@ -125,12 +125,14 @@ export class SessionRegistry {
 
   /** No client is connected to the session: its run, its process or its keep-session connections may keep it. */
   #clientLeft(session: Session, isClosedByServer: boolean): void {
-    session.state = { kind: "keptAlive" };
     if (this.#keepByRun(session)) return;
     // the client may have given up waiting for our handshake, as after a start with thousands of clients: its process
     // is checked
-    if (session.reclaim === "begun") return this.restore(session);
-    if (session.isLocal && !isClosedByServer) return this.#keepAliveOrEnd(session);
+    if (!session.hasReclaimed) return this.restore(session);
+    if (session.isLocal && !isClosedByServer) {
+      session.state = { kind: "keptAlive" };
+      return this.#keepAliveOrEnd(session);
+    }
     const now = this.#clock.now();
     session.state = { kind: "disconnected", since: now };
     this.#suspend(session, now + WAITER_GRACE_MS);
@@ -141,16 +143,19 @@ export class SessionRegistry {
     const run = session.isLocal ? this.#commandRuns.find(session.id) : null;
     if (run === null) return false;
     const now = this.#clock.now();
-    session.state = { kind: "running", since: now, run, detachment: "none" };
+    const { hasReclaimed } = session;
+    session.state = { kind: "running", since: now, run, hasReclaimed, detachment: "none" };
     // its file may be newer than the start: a client that has not reclaimed yet has nothing in the table
-    if (session.reclaim === "begun") this.#listener.onRunFound?.(session, run);
+    if (!hasReclaimed) this.#listener.onRunFound?.(session, run);
     // no client is left to receive a grant
     this.#backend.endClaims(session, "waiting");
     this.#suspend(session, now);
     return true;
   }
 
-  /** Its keep-session connections keep its held claims, but no client is left to receive a grant. Without them it ends. */
+  /**
+   * Its keep-session connections keep its held claims, but no client is left to receive a grant. Without them it ends.
+   */
   #keepAliveOrEnd(session: Session): void {
     if (session.keepSessionConnections.size > 0) this.#backend.endClaims(session, "waiting");
     else this.#endSession(session);
@@ -159,8 +164,10 @@ export class SessionRegistry {
   /** Adds a session from before this start of the server, whose client has not reclaimed its claims yet. */
   restore(session: Session, run: CommandRun | null = null): void {
     const since = this.#clock.now();
-    session.state = run === null ? { kind: "restored", since } : { kind: "running", since, run, detachment: "none" };
-    session.reclaim = "awaited";
+    session.state =
+      run === null
+        ? { kind: "restored", since }
+        : { kind: "running", since, run, hasReclaimed: false, detachment: "none" };
     this.byId.set(session.id, session);
     this.#suspend(session, session.isLocal || run !== null ? since : since + WAITER_GRACE_MS);
   }
@@ -223,7 +230,7 @@ export class SessionRegistry {
       // its run may have begun while no server was running
       const run = this.#commandRuns.find(session.id);
       if (run !== null) {
-        const running: RunningState = { kind: "running", since, run, detachment: "none" };
+        const running: RunningState = { kind: "running", since, run, hasReclaimed: false, detachment: "none" };
         session.state = running;
         this.#listener.onRunFound?.(session, run);
         return this.#checkCommandRun(session, running, now);
@@ -263,8 +270,8 @@ export class SessionRegistry {
     if (status === "over") {
       if (!this.#isRemainderDetached(session, running)) return now + PROBE_INTERVAL_MS;
       run.remove();
-    } else if (session.reclaim === "awaited") {
-      // the run of a client that has not reconnected yet reports nothing any more: its process decides
+    } else if (!running.hasReclaimed) {
+      // the run of a client that may still return to reclaim reports nothing any more: its process decides
       session.state = { kind: "restored", since };
       return this.#nextCheckAt(session, now);
     }

@@ -3,27 +3,27 @@
  *
  *   connected     its client has a connection
  *   keptAlive     a local client has disconnected, and only keep-session connections keep its held claims
- *   disconnected  another client has disconnected: over TCP, where a broken connection looks like a dead client, or because
- *                 the server closed its connection. Held claims last as long as their leases; grants pass over waiting
- *                 claims, which are dropped after a grace period.
- *   restored      it is known from before this start of the server, and its client is away. The process of a local client
- *                 is checked; another client has a longer grace period.
+ *   disconnected  another client has disconnected: over TCP, where a broken connection looks like a dead client, or
+ *                 because the server closed its connection. Held claims last as long as their leases; grants pass over
+ *                 waiting claims, which are dropped after a grace period.
+ *   restored      it is known from before this start of the server, and its client is away. The process of a local
+ *                 client is checked; another client has a longer grace period.
  *   running       its client has disconnected, and its command run (command-run.ts) keeps its held claims
  *   ended         all its claims have ended
  *
- * Beside it `reclaim` says what its client still has to do about claims from before this start: nothing (done), all (awaited),
- * or the rest (begun). Which values a state has, and what follows it:
+ * Which states may follow:
  *
- *   connected     done, begun    keptAlive (done), disconnected (done), restored (begun -> awaited), running, ended
- *   keptAlive     done           connected, running, ended
- *   disconnected  done           connected, running, ended
- *   restored      awaited        connected (a local client: begun, another: done), running, ended
- *   running       any            connected (awaited -> begun), restored (awaited), ended
+ *   connected     keptAlive, disconnected, restored (a local client that has not reclaimed), running, ended
+ *   keptAlive     connected, running, ended
+ *   disconnected  connected, running, ended
+ *   restored      connected, running, ended
+ *   running       connected, restored (a client that has not reclaimed), ended
  *
- * In every state the client's last reclaim turns begun into done.
+ * hasReclaimed: its client has reported all its claims from before this start of the server. A restored one has not; it
+ * has in the states that do not say.
  *
- * On a Unix socket the end of the last connection, also of the keep-session ones, means that the client is dead: its claims
- * are released at once, unless the server closed the connection, or its reclaim is not done.
+ * On a Unix socket the end of the last connection, also of the keep-session ones, means that the client is dead: its
+ * claims are released at once, unless the server closed the connection, or the client has not reclaimed.
  *
  * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, connected or not.
  */
@@ -49,11 +49,17 @@ export interface NotificationSink {
 }
 
 export type SessionState =
-  | { readonly kind: "connected"; readonly sink: NotificationSink }
+  | ConnectedState
   | { readonly kind: "keptAlive" }
   | DisconnectedState
   | RunningState
   | { readonly kind: "ended" };
+
+interface ConnectedState {
+  readonly kind: "connected";
+  readonly sink: NotificationSink;
+  hasReclaimed: boolean;
+}
 
 export interface DisconnectedState {
   readonly kind: "disconnected" | "restored";
@@ -65,6 +71,7 @@ export interface RunningState {
   /** When the run was last known to live. */
   since: number;
   readonly run: CommandRun;
+  readonly hasReclaimed: boolean;
   /** Whether its claims are detached on disk for the remaining time of `--hold-at-least`, after its end. */
   detachment: "none" | "pending" | "done";
 }
@@ -79,8 +86,6 @@ export class Session {
   /** The principal of the last handshake. */
   principal: Principal = ANONYMOUS;
   state: SessionState;
-  /** Whether its client has reclaimed its claims from before this start of the server. */
-  reclaim: "done" | "awaited" | "begun" = "done";
   readonly keepSessionConnections: Set<NotificationSink> = new Set();
   /** Its claims in the lock table. */
   readonly records: LinkedList<ClaimRecord<Session>> = new LinkedList();
@@ -110,15 +115,19 @@ export class Session {
     return this.state.kind === "ended";
   }
 
-  connect(sink: NotificationSink): void {
-    this.state = { kind: "connected", sink };
-    // the end of a remote connection does not count as the death of its client, reclaimed or not
-    this.reclaim = this.isLocal && this.reclaim !== "done" ? "begun" : "done";
+  get hasReclaimed(): boolean {
+    const { state } = this;
+    return state.kind === "connected" || state.kind === "running" ? state.hasReclaimed : state.kind !== "restored";
   }
 
-  /** The client has reclaimed all its claims. Its connection may have ended meanwhile, and its reclaim begin again. */
+  connect(sink: NotificationSink): void {
+    // the end of a remote connection does not count as the death of its client, reclaimed or not
+    this.state = { kind: "connected", sink, hasReclaimed: this.hasReclaimed || !this.isLocal };
+  }
+
+  /** The client has reclaimed all its claims. If its connection has ended meanwhile, it reclaims them again. */
   markReclaimed(): void {
-    if (this.reclaim === "begun") this.reclaim = "done";
+    if (this.state.kind === "connected") this.state.hasReclaimed = true;
   }
 
   end(): void {

@@ -6,12 +6,12 @@
  *   <checksum> <text>
  *
  * The header names the state and the generation that the file belongs to, and the minimum number of its lines. It has a
- * fixed length and is overwritten after lines were appended. Each checksum also covers the previous one, so no line can be
- * missing from the middle; the header's count reveals lines missing from the end.
+ * fixed length and is overwritten after lines were appended. Each checksum also covers the previous one, so no line can
+ * be missing from the middle; the header's count reveals lines missing from the end.
  *
- * Invariant: the server relies on a line only after the header counts it. A line beyond the count is possible (the process
- * ended in between), and is as valid as the others. The first one there that does not fit is the rest of a failed write, and ends
- * the file; so do spaces, which keep room for more lines.
+ * Invariant: the server relies on a line only after the header counts it. A line beyond the count is possible (the
+ * process ended in between), and is as valid as the others. The first one there that does not fit is the rest of a
+ * failed write, and ends the file; so do spaces, which keep room for more lines.
  */
 
 import type { StateEpoch } from "../../protocol/handshake.ts";

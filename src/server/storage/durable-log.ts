@@ -1,27 +1,35 @@
 /**
- * The durable promises of the local backend: a ceiling for new tokens, the longest short lease that may be held, and the
- * claims that come back after a crash.
+ * The durable promises of the local backend: a ceiling for new tokens, the longest short lease that may be held, and
+ * the claims that come back after a crash (journal.ts).
  *
  * Invariants
- * - `ceiling` and `longestLeaseMs` never exceed what is on disk. A promise that is still being written does not count yet.
+ * - `ceiling` and `longestLeaseMs` never exceed what is on disk. A promise that is still being written does not count
+ *   yet.
  * - `longestLeaseMs` falls only after all leases from before the start have ended, and never below one requested since.
- * - One write at a time: requests that arrive during a write share the next one.
+ * - One write of the state at a time: requests that arrive during a write share the next one.
  * - After a failed write the contents of the disk are unknown, except that they promise no less than before.
- * - An ended claim is dropped from the journal also while the disk is full: the storage keeps room for it (storage.ts).
+ *
+ * This file alone decides what follows a failed write, of the state or of the journal: reservations are refused with
+ * its error for RETRY_MS, without another attempt, and then advance() repeats the write. Nothing else might request
+ * one: released claims would come back after a crash, and /ready would report the failure forever. write-ahead.ts
+ * refuses the grants that depend on a write; monitored-storage.ts tells operators that writes fail.
  */
 
-import type { ClaimRecord } from "../../lock-table/key-queue.ts";
-import type { ClaimId } from "../../spi/driver.ts";
-import { drainingError, RequestError } from "../request-error.ts";
-import type { JournalRecord, SavedClaim, SavedState, Storage } from "./storage.ts";
+import type { RequestError } from "../request-error.ts";
+import { diskError, drainingError } from "../request-error.ts";
+import { Journal } from "./journal.ts";
+import type { SavedClaim, SavedState, Storage } from "./storage.ts";
 
 /** How far the token ceiling is kept ahead of the tokens' clock, in microseconds. */
 export const CEILING_LEAD_MICROS = 30_000_000;
 /** How long to wait after a failed write. */
 const RETRY_MS = 1_000;
+/**
+ * Delay before a write that lowers the lease: clients that connect together may request many lengths, and only the
+ * longest is written.
+ */
+const LOWER_DELAY_MS = 1_000;
 const ignore = (): void => undefined;
-/** The journal is rewritten when it has this many records more than twice the number of its claims. */
-const COMPACTION_SLACK = 1_000;
 
 export interface DurableLogOptions {
   readonly storage: Storage;
@@ -29,25 +37,21 @@ export interface DurableLogOptions {
   readonly state: SavedState;
   /** Locks from before the start may be held although they are not recorded here. */
   readonly isRecovering: boolean;
+  /** The claims that the journal has at the start. */
   readonly journal: Iterable<SavedClaim>;
-  /** Called after a failed write, which must be tried again. */
-  readonly onFailure: () => void;
-}
-
-/** A record waiting to be written. */
-interface QueuedRecord {
-  readonly record: JournalRecord;
-  /** The journal's previous record of a claim that is written again. */
-  readonly previous: SavedClaim | undefined;
+  /** Called after a failed write, since nextDueAt() has changed, and after its retry, since `ceiling` may have. */
+  readonly onChange: () => void;
 }
 
 export class DurableLog {
   ceiling: number;
   longestLeaseMs: number;
+  readonly journal: Journal;
   readonly #storage: Storage;
   readonly #now: () => number;
+  readonly #onChange: () => void;
   /** The part of the state that stays the same during a run. */
-  readonly #stateHeader: Pick<SavedState, "id" | "generation" | "remote" | "room">;
+  readonly #stateHeader: Pick<SavedState, "id" | "generation" | "remote" | "claimLimits">;
   #hasUnknownHolders: boolean;
   #requestedCeiling: number;
   /** The longest short lease from before the start, or the length that the start has reserved for new ones. */
@@ -56,37 +60,24 @@ export class DurableLog {
   #isRecovering: boolean;
   /** The longest short lease requested since the start, or loaded from disk. */
   #requestedLeaseMs = 0;
+  /** When to write that the longest lease has become shorter; Infinity: it has not. */
+  #lowerAt = Number.POSITIVE_INFINITY;
   #pendingSave: Promise<void> | null = null;
-  /** The claims of the journal after all pending writes. */
-  readonly #claims = new Map<ClaimId, SavedClaim>();
-  #recordCount: number;
-  /** A write of the journal has failed: what it has on disk is unknown until it is rewritten. */
-  #mustRewriteJournal = false;
-  #queue: QueuedRecord[] = [];
-  /** Ended claims that the journal on disk may still have: those that no write has taken yet, and those of the current write. */
-  #unwrittenDrops = new Set<ClaimId>();
-  #currentDrops: ReadonlySet<ClaimId> = new Set();
-  /** Settles when the current write has ended, and never rejects. */
-  #lastWrite: Promise<void> = Promise.resolve();
-  /** The same, which may reject; null: none. */
-  #currentWrite: Promise<void> | null = null;
-  #nextWrite: Promise<void> | null = null;
-  #failure: { readonly error: RequestError; readonly until: number } | null = null;
+  /** null: no write has failed, or each was made up for. */
+  #failure: { readonly error: RequestError; readonly retryAt: number } | null = null;
   #isFinishing = false;
-  readonly #onFailure: () => void;
 
-  constructor({ storage, now, state, isRecovering, journal, onFailure }: DurableLogOptions) {
+  constructor({ storage, now, state, isRecovering, journal, onChange }: DurableLogOptions) {
     this.#storage = storage;
     this.#now = now;
-    this.#onFailure = onFailure;
-    const { id, generation, remote, room } = state;
-    this.#stateHeader = { id, generation, remote, ...(room && { room }) };
-    this.#hasUnknownHolders = state.strangers;
-    this.ceiling = this.#requestedCeiling = state.bound;
-    this.longestLeaseMs = this.#earlierLeaseMs = state.longestMs;
+    this.#onChange = onChange;
+    const { id, generation, remote, claimLimits } = state;
+    this.#stateHeader = { id, generation, remote, ...(claimLimits && { claimLimits }) };
+    this.#hasUnknownHolders = state.hasUnknownHolders;
+    this.ceiling = this.#requestedCeiling = state.tokenCeiling;
+    this.longestLeaseMs = this.#earlierLeaseMs = state.longestLeaseMs;
     this.#isRecovering = isRecovering;
-    for (const saved of journal) this.#claims.set(saved.claim.id, saved);
-    this.#recordCount = this.#claims.size;
+    this.journal = new Journal({ storage, claims: journal, onFailure: (error) => this.#onWriteFailed(error) });
   }
 
   /**
@@ -106,18 +97,8 @@ export class DurableLog {
   /** Remembers that short leases of this length may be granted, regardless of those from before the start. */
   recordLease(leaseMs: number): void {
     if (leaseMs > this.#requestedLeaseMs) this.#requestedLeaseMs = leaseMs;
-  }
-
-  /** True if a restart would wait for longer leases than any that can be held. */
-  get hasOverlongLease(): boolean {
-    return !this.#isRecovering && this.#requestedLeaseMs > 0 && this.#earlierLeaseMs > this.#requestedLeaseMs;
-  }
-
-  /** Lowers the promised lease, so that a restart waits no longer than necessary. */
-  lowerLease(): void {
-    if (!this.hasOverlongLease) return;
-    this.#earlierLeaseMs = 0;
-    this.#saveSoon();
+    if (this.#lowerAt === Number.POSITIVE_INFINITY && this.#hasOverlongLease())
+      this.#lowerAt = this.#now() + LOWER_DELAY_MS;
   }
 
   /** All possible holders from before the start have had time to reclaim. */
@@ -125,7 +106,7 @@ export class DurableLog {
     if (!this.#isRecovering) return;
     this.#isRecovering = false;
     this.#hasUnknownHolders = false;
-    if (this.hasOverlongLease) this.#earlierLeaseMs = 0;
+    if (this.#hasOverlongLease()) this.#earlierLeaseMs = 0;
     this.#saveSoon();
   }
 
@@ -137,120 +118,85 @@ export class DurableLog {
     this.#saveSoon();
   }
 
-  /** Settles when the claim would come back after a crash. @throws RequestError if the disk fails */
-  put(saved: SavedClaim): Promise<void> {
-    const previous = this.#claims.get(saved.claim.id);
-    this.#claims.set(saved.claim.id, saved);
-    return this.#append({ put: saved }, previous);
+  /** True from a failed write until it was made up for, or its retry has begun. */
+  get isFailing(): boolean {
+    return this.#failure !== null;
   }
 
-  /** Settles when the claim would not come back after a crash. */
-  drop(id: ClaimId): Promise<void> {
-    if (!this.#claims.delete(id)) return Promise.resolve();
-    this.#unwrittenDrops.add(id);
-    return this.#append({ drop: id });
+  /** When advance() has work to do; Infinity: never. */
+  nextDueAt(): number {
+    return Math.min(this.#failure?.retryAt ?? Number.POSITIVE_INFINITY, this.#lowerAt);
   }
 
-  /** True if the claim would come back after a crash, as far as known. */
-  mayComeBack(id: ClaimId): boolean {
-    return this.#claims.has(id) || this.isDropPending(id);
+  advance(now: number): void {
+    if (now >= this.#lowerAt) {
+      this.#lowerAt = Number.POSITIVE_INFINITY;
+      this.#lowerLease();
+    }
+    if (this.#failure === null || now < this.#failure.retryAt) return;
+    this.#failure = null;
+    this.#retry();
   }
 
-  /** The same for an ended claim. */
-  isDropPending(id: ClaimId): boolean {
-    return this.#unwrittenDrops.has(id) || this.#currentDrops.has(id);
-  }
-
-  /**
-   * Settles when none of these ended claims would come back after a crash. Repeats a failed write.
-   * @throws RequestError if the disk fails
-   */
-  async waitUntilDropped(ids: readonly ClaimId[]): Promise<void> {
-    const isPending = (): boolean => ids.some((id) => this.isDropPending(id));
-    if (!isPending()) return;
-    const write = this.#nextWrite ?? this.#currentWrite ?? this.#beginNextWrite();
-    await write.catch((error: unknown) => {
-      // a write that fails because of other records may still have dropped these
-      if (isPending()) throw error;
+  /** Writes the final state of this run. No other write may follow, since it would overwrite this one. */
+  async finish(state: Pick<SavedState, "tokenCeiling" | "clean">): Promise<void> {
+    this.#isFinishing = true;
+    do await this.waitUntilIdle();
+    while (this.#pendingSave !== null || this.journal.isWriting);
+    await this.#storage.saveState({
+      ...this.#stateHeader,
+      ...state,
+      longestLeaseMs: this.#requiredLeaseMs,
+      hasUnknownHolders: this.#hasUnknownHolders,
     });
   }
 
-  /**
-   * True if the journal has the claim, or will have it after the pending writes. revoked: and has this reason of its
-   * revocation.
-   */
-  has(id: ClaimId, revoked: ClaimRecord["revokeReason"] = null): boolean {
-    const claim = this.#claims.get(id);
-    return claim !== undefined && (revoked === null || claim.revoked !== false);
-  }
-
-  /** The same for a detached claim. */
-  hasDetached(id: ClaimId): boolean {
-    return this.#claims.get(id)?.detached === true;
-  }
-
-  /** True if a write has failed and was not made up for yet. */
-  get isFailing(): boolean {
-    return this.#mustRewriteJournal || (this.#pendingSave === null && this.#isBehind());
-  }
-
-  /** Repeats failed writes, which would otherwise stay undone until another write is requested. */
-  async retry(): Promise<void> {
-    if (this.#mustRewriteJournal) void this.#beginNextWrite(); // awaited below
-    if (this.#isBehind()) this.#pendingSave ??= this.#save();
-    await Promise.all([this.#pendingSave, this.#nextWrite]);
+  /** Settles when the pending writes have ended. */
+  async waitUntilIdle(): Promise<void> {
+    await Promise.allSettled([this.#pendingSave, this.journal.waitUntilIdle()]);
   }
 
   get #requiredLeaseMs(): number {
     return Math.max(this.#earlierLeaseMs, this.#requestedLeaseMs);
   }
 
-  #isBehind(): boolean {
-    return this.ceiling < this.#requestedCeiling || this.longestLeaseMs < this.#requiredLeaseMs;
+  /** True if a restart would wait for longer leases than any that can be held. */
+  #hasOverlongLease(): boolean {
+    return !this.#isRecovering && this.#requestedLeaseMs > 0 && this.#earlierLeaseMs > this.#requestedLeaseMs;
   }
 
-  /** Writes the final state of this run. No other write may follow, since it would overwrite this one. */
-  async finish(state: Pick<SavedState, "bound" | "clean">): Promise<void> {
-    this.#isFinishing = true;
-    do await this.waitUntilIdle();
-    while (this.#pendingSave !== null || this.#nextWrite !== null);
-    await this.#storage.saveState({
-      ...this.#stateHeader,
-      ...state,
-      longestMs: this.#requiredLeaseMs,
-      strangers: this.#hasUnknownHolders,
-    });
-  }
-
-  /** Settles when no write is pending. */
-  async waitUntilIdle(): Promise<void> {
-    await Promise.allSettled([this.#pendingSave, this.#lastWrite, this.#nextWrite]);
+  /** Lowers the promised lease, so that a restart waits no longer than necessary. */
+  #lowerLease(): void {
+    if (!this.#hasOverlongLease()) return;
+    this.#earlierLeaseMs = 0;
+    this.#saveSoon();
   }
 
   async #save(): Promise<void> {
-    const ceiling = this.#requestedCeiling;
-    const longestMs = this.#requiredLeaseMs;
+    const tokenCeiling = this.#requestedCeiling;
+    const longestLeaseMs = this.#requiredLeaseMs;
     // until a smaller value is written, it is unknown which of the two is on disk
-    this.longestLeaseMs = Math.min(this.longestLeaseMs, longestMs);
+    this.longestLeaseMs = Math.min(this.longestLeaseMs, longestLeaseMs);
     try {
       await this.#storage.saveState({
         ...this.#stateHeader,
-        bound: ceiling,
-        longestMs,
-        strangers: this.#hasUnknownHolders,
+        tokenCeiling,
+        longestLeaseMs,
+        hasUnknownHolders: this.#hasUnknownHolders,
         clean: null,
       });
-      this.ceiling = Math.max(this.ceiling, ceiling);
-      this.longestLeaseMs = longestMs;
-      this.#failure = null;
+      this.ceiling = Math.max(this.ceiling, tokenCeiling);
+      this.longestLeaseMs = longestLeaseMs;
+      // a journal that has to be rewritten still needs the retry
+      if (!this.journal.isFailing) this.#failure = null;
     } catch (error) {
-      throw this.#toRequestError(error);
+      throw this.#onWriteFailed(error);
     } finally {
       this.#pendingSave = null;
     }
   }
 
-  /** Writes the state again after the pending write. The caller does not wait; `onFailure` leads to a retry. */
+  /** Writes the state again after the pending write. The caller does not wait; a failed write is repeated. */
   #saveSoon(): void {
     const save = (): void => {
       if (!this.#isFinishing) this.#pendingSave ??= this.#save();
@@ -259,94 +205,23 @@ export class DurableLog {
     Promise.resolve(this.#pendingSave).then(save, save);
   }
 
-  #append(record: JournalRecord, previous?: SavedClaim): Promise<void> {
-    this.#queue.push({ record, previous });
-    return this.#beginNextWrite();
-  }
-
-  #beginNextWrite(): Promise<void> {
-    this.#nextWrite ??= this.#writeNext();
-    return this.#nextWrite;
-  }
-
-  /**
-   * Combines all requests that arrive until the current write has ended, and at least until the end of this turn, into
-   * one write.
-   */
-  async #writeNext(): Promise<void> {
-    await this.#lastWrite;
-    this.#nextWrite = null;
-    const queued = this.#queue;
-    this.#queue = [];
-    const written = this.#write(queued);
-    this.#currentWrite = written;
-    this.#lastWrite = written.then(ignore, ignore);
-    await written.finally(() => {
-      if (this.#currentWrite === written) this.#currentWrite = null;
-    });
-  }
-
-  async #write(queued: readonly QueuedRecord[]): Promise<void> {
-    this.#currentDrops = this.#unwrittenDrops;
-    this.#unwrittenDrops = new Set();
-    try {
-      this.#recordCount += queued.length;
-      if (this.#mustRewriteJournal || this.#recordCount > 2 * this.#claims.size + COMPACTION_SLACK) {
-        const claims = [...this.#claims.values()];
-        await this.#storage.rewriteJournal(claims.map((put) => ({ put })));
-        this.#recordCount = claims.length;
-        this.#mustRewriteJournal = false;
-      } else {
-        await this.#storage.appendJournal(
-          queued.map(({ record }) => record),
-          this.#claims.size,
-        );
-      }
-      this.#currentDrops = new Set();
-    } catch (error) {
-      // a failed put is refused; a failed drop is done at once in the room kept for it, or else by the next write
-      for (const { record, previous } of [...queued].reverse())
-        if ("put" in record) this.#rollBack(record.put, previous);
-      this.#mustRewriteJournal = true;
-      await this.#writeDropsAlone();
-      throw this.#toRequestError(error);
-    }
-  }
-
-  async #writeDropsAlone(): Promise<void> {
-    const drops = this.#currentDrops;
-    if (drops.size === 0) return;
-    const records = Array.from(drops, (drop) => ({ drop }));
-    try {
-      await this.#storage.appendJournal(records, this.#claims.size);
-    } catch {
-      for (const id of drops) this.#unwrittenDrops.add(id);
-    }
-    this.#currentDrops = new Set();
-  }
-
-  /** Restores the previous promise for the claim. Requests since then belong to the next write. */
-  #rollBack(put: SavedClaim, previous: SavedClaim | undefined): void {
-    const { id } = put.claim;
-    if (this.#claims.get(id) !== put) return;
-    if (previous === undefined) this.#claims.delete(id);
-    else this.#claims.set(id, previous);
+  #retry(): void {
+    const isBehind = this.ceiling < this.#requestedCeiling || this.longestLeaseMs < this.#requiredLeaseMs;
+    if (!isBehind && !this.journal.isFailing) return;
+    if (isBehind) this.#pendingSave ??= this.#save();
+    void Promise.allSettled([this.#pendingSave, this.journal.retry()]).then(() => this.#onChange());
   }
 
   #checkWritable(): void {
     if (this.#isFinishing) throw drainingError();
-    if (this.#failure !== null && this.#now() < this.#failure.until) throw this.#failure.error;
+    if (this.#failure !== null && this.#now() < this.#failure.retryAt) throw this.#failure.error;
   }
 
-  #toRequestError(error: unknown): RequestError {
-    const code = (error as NodeJS.ErrnoException | null)?.code ?? "an error";
-    const requestError = new RequestError(
-      "DISK",
-      `the server cannot write its state (${code}); locks that must be persisted are refused`,
-      error,
-    );
-    this.#failure = { error: requestError, until: this.#now() + RETRY_MS };
-    this.#onFailure();
-    return requestError;
+  /** Plans the retry, and returns the error for the callers that wait for the write. */
+  #onWriteFailed(error: unknown): RequestError {
+    const refusal = diskError(error);
+    this.#failure = { error: refusal, retryAt: this.#now() + RETRY_MS };
+    this.#onChange();
+    return refusal;
   }
 }

@@ -9,6 +9,7 @@ import type { FileHandle } from "node:fs/promises";
 import { lstat, open, readdir, rename, unlink } from "node:fs/promises";
 import { dirname } from "node:path";
 import { createPrivateDirectory, DirectoryError } from "../../os/private-directory.ts";
+import { systemErrorCode } from "../../util/system-error.ts";
 
 /** A file or directory cannot be used as it is; the message says what to do. */
 export class StateError extends Error {
@@ -81,10 +82,10 @@ export async function openPrivate(path: string, flags: number): Promise<FileHand
   try {
     file = await open(path, flags | constants.O_NOFOLLOW, 0o600);
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const code = systemErrorCode(error);
     if (code === "ENOENT") return null;
     if (code === "ELOOP") throw new StateError(`${path} is a symbolic link: put the file itself there`, error);
-    throw accessError("be opened", path, error as NodeJS.ErrnoException);
+    throw accessError("be opened", path, error);
   }
   try {
     const stats = await file.stat({ bigint: true });
@@ -125,13 +126,12 @@ export async function replaceAtomically(path: string, text: string): Promise<voi
 
 /** The error of a file that could not be written: it names the file, and has the code of the system's error. */
 export function toWriteError(path: string, error: unknown): StateError {
-  const { code } = error as NodeJS.ErrnoException;
-  return Object.assign(accessError("be written", path, error as NodeJS.ErrnoException), { code });
+  return Object.assign(accessError("be written", path, error), { code: systemErrorCode(error) });
 }
 
 async function writeAndRename(temporary: string, path: string, text: string): Promise<void> {
-  await unlink(temporary).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== "ENOENT") throw error;
+  await unlink(temporary).catch((error: unknown) => {
+    if (systemErrorCode(error) !== "ENOENT") throw error;
   });
   const file = await open(
     temporary,
@@ -172,9 +172,9 @@ function formatMode({ mode }: BigIntStats): string {
   return (mode & 0o777n).toString(8);
 }
 
-function accessError(action: string, path: string, error: NodeJS.ErrnoException): StateError {
+function accessError(action: string, path: string, error: unknown): StateError {
   return new StateError(
-    `${path} cannot ${action} (${error.code}): check this user's permissions and the free disk space`,
+    `${path} cannot ${action} (${systemErrorCode(error)}): check this user's permissions and the free disk space`,
     error,
   );
 }

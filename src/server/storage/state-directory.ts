@@ -6,9 +6,9 @@
  *   journal   long and detached claims, one per line; appended
  *   sessions  the sessions that may be holders: lines that are not durable, and worthless after a reboot
  *
- * Each file shows whether it is complete (format.ts, checksum-chain.ts), and to which start of which state it belongs. A
- * file that is damaged, truncated or of another start is refused, or treated as an unclean stop; its contents are never
- * used (decision 0027).
+ * Each file shows whether it is complete (format.ts, checksum-chain.ts), and to which start of which state it belongs.
+ * A file that is damaged, truncated or of another start is refused, or treated as an unclean stop; its contents are
+ * never used (decision 0027).
  */
 
 import { closeSync, constants, existsSync, openSync, realpathSync, renameSync, statSync, writeSync } from "node:fs";
@@ -20,7 +20,7 @@ import { readBootId } from "../../os/process-info.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
 import { ChecksumChain } from "./checksum-chain.ts";
 import type { SessionRecord } from "./format.ts";
-import { decodeJournal, decodeSessions, decodeState, encodeRecord, encodeState } from "./format.ts";
+import { decodeJournal, decodeSessions, decodeState, encodeRecord, encodeSession, encodeState } from "./format.ts";
 import {
   ensurePrivateDirectory,
   openPrivate,
@@ -48,8 +48,8 @@ export interface DirectoryStorage extends Storage {
 }
 
 /**
- * The length of a line of the journal that drops a claim, rounded up. So much is kept free behind the lines for each claim:
- * written as spaces, since a write there needs no new block of a full disk.
+ * The length of a line of the journal that drops a claim, rounded up. So much is kept free behind the lines for each
+ * claim: written as spaces, since a write there needs no new block of a full disk.
  */
 const DROP_LINE_BYTES = 64;
 /** The room grows in such steps, so that most lines need none. */
@@ -96,8 +96,8 @@ export async function openStateDirectory(
 }
 
 /**
- * @throws StateError if another server could lock the directory, too, through another mount. The root directory is exempt: in a
- * container it is often FUSE, and has one mount.
+ * @throws StateError if another server could lock the directory, too, through another mount. The root directory is
+ * exempt: in a container it is often FUSE, and has one mount.
  */
 export function checkFileLocks(path: string): void {
   const [realPath, mounts] = [realpathSync(path), readMounts()];
@@ -265,7 +265,7 @@ class StateDirectory implements DirectoryStorage {
     if (list === null || list.chain.lineCount > 2 * this.#persistedSessions.size + COMPACTION_SLACK)
       return this.#rewriteSessions();
     try {
-      const line = Buffer.from(list.chain.appendLine(JSON.stringify(record)));
+      const line = Buffer.from(list.chain.appendLine(encodeSession(record)));
       writeFullySync(list.descriptor, line, list.end);
       writeFullySync(list.descriptor, Buffer.from(list.chain.encodeHeader()), 0);
       list.end += line.length;
@@ -279,7 +279,7 @@ class StateDirectory implements DirectoryStorage {
 
   #rewriteSessions(): void {
     const chain = new ChecksumChain("sessions", this.#epoch);
-    const lines = [...this.#persistedSessions.values()].map((session) => chain.appendLine(JSON.stringify(session)));
+    const lines = [...this.#persistedSessions.values()].map((session) => chain.appendLine(encodeSession(session)));
     const bytes = Buffer.from([chain.encodeHeader(), ...lines].join(""));
     const path = this.#filePath("sessions");
     const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW } = constants;

@@ -1,7 +1,9 @@
 /**
- * The storage that the local backend needs, as an interface for the simulator. The real one is in state-directory.ts.
+ * The storage that the local backend needs, as an interface for the simulator. The real one is in state-directory.ts;
+ * the words of its files are in format.ts.
  */
 
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { Claim } from "../../spi/driver.ts";
 import type { ClaimLimits } from "../limits.ts";
 
@@ -13,32 +15,29 @@ export interface SavedClaim {
   readonly claim: Claim;
   /** First token of its token range; 0: it waits. */
   readonly token: number;
-  readonly tokens: number;
+  readonly tokenCount: number;
   /** What was left of its lease, or its full ttl if that is unknown. Unused for "session" claims. */
-  readonly leftMs: number;
+  readonly remainingMs: number;
   readonly arrival: number;
-  readonly detached: boolean;
-  /** true: by an operator. */
-  readonly revoked: boolean | "maxHold";
+  readonly isDetached: boolean;
+  readonly revokeReason: ClaimRecord["revokeReason"];
   /** The session it belongs to; null: none. */
-  readonly session: string | null;
-  /**
-   * The account that created it. Default: none, as on a server without credentials, or saved by a version without them.
-   */
-  readonly by?: string;
+  readonly sessionId: string | null;
+  /** The account that created it; "": none. */
+  readonly account: string;
   /** The remaining time of its `maxHold`. Default: no limit. */
-  readonly holdLeftMs?: number;
+  readonly remainingMaxHoldMs?: number;
 }
 
 /** A saved session. */
 export interface SavedSession {
   readonly id: string;
-  readonly local: boolean;
+  readonly isLocal: boolean;
   readonly label: string;
   readonly pid: number | null;
   readonly pidStart: string | null;
-  /** The account of its client. Default: none. */
-  readonly by?: string;
+  /** The account of its client; "": none. */
+  readonly account: string;
 }
 
 /** Why a server grants no new locks for some time after its start. */
@@ -57,11 +56,11 @@ export type RecoveryReason =
 /** The rest of a recovery in which its server was stopped. */
 export interface SavedRecovery {
   readonly reason: RecoveryReason;
-  readonly leftMs: number;
+  readonly remainingMs: number;
   /** Earlier tokens are below it; null: unknown. */
-  readonly bound: number | null;
-  /** Sessions that may be holders and had not reclaimed yet; null: there may be unknown ones. */
-  readonly awaited: readonly string[] | null;
+  readonly tokenCeiling: number | null;
+  /** Ids of sessions that may be holders and had not reclaimed yet; null: there may be unknown ones. */
+  readonly expectedSessions: readonly string[] | null;
 }
 
 /** The contents of the state file. */
@@ -71,20 +70,20 @@ export interface SavedState {
   /** The number of its starts, counted from 1. */
   readonly generation: number;
   /** New tokens of the next start are at or above this. */
-  readonly bound: number;
+  readonly tokenCeiling: number;
   /**
    * The longest short lease that may be held, in milliseconds; a session counts as the time it survives without
    * contact.
    */
-  readonly longestMs: number;
+  readonly longestLeaseMs: number;
   /** Clients on other machines, or over TCP, may be holders. */
   readonly remote: boolean;
   /**
    * There may be holders from before the start that the list of sessions does not contain: a recovery was not finished.
    */
-  readonly strangers: boolean;
+  readonly hasUnknownHolders: boolean;
   /** The limits on claims, or the wider ones before an unfinished recovery. Default: the current ones. */
-  readonly room?: ClaimLimits;
+  readonly claimLimits?: ClaimLimits;
   /** Only after a clean shutdown: the complete table, and the rest of a recovery. */
   readonly clean: {
     readonly claims: readonly SavedClaim[];
@@ -124,9 +123,9 @@ export interface Storage {
   /** Replaces the state of this start; settles when it survives a loss of power. */
   saveState(state: SavedState): Promise<void>;
   /**
-   * Appends to the journal; settles when the records survive a loss of power. One call at a time. If it fails, nothing was
-   * appended, and it may be called again. `claimCount`: how many claims the journal has then; room is kept to drop as many
-   * when the disk is full.
+   * Appends to the journal; settles when the records survive a loss of power. One call at a time. If it fails, nothing
+   * was appended, and it may be called again. `claimCount`: how many claims the journal has then; room is kept to drop
+   * as many when the disk is full.
    */
   appendJournal(records: readonly JournalRecord[], claimCount: number): Promise<void>;
   /** Replaces the journal durably, with room to drop all of these. If it fails, the earlier one is as it was. */

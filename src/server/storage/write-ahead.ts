@@ -1,15 +1,17 @@
 /**
  * What must be on disk before the lock table may perform or announce a change. Two functions decide it:
  *
- *   reserve(claim)            before the claim enters a queue: from then on it may be granted at any time, also by the end
- *                             of another claim. The token ceiling and the longest lease on disk must cover such a grant.
+ *   reserve(claim)            before the claim enters a queue: from then on it may be granted at any time, also by the
+ *                             end of another claim. The token ceiling and the longest lease on disk must cover such a
+ *                             grant.
  *   persist(record, answer)   before a client learns "held": a claim whose lease is longer than a restart waits for, or
  *                             that is detached and so reclaimed by no client, must be in the journal.
  *
- * Why that is safe: after a crash the next start issues tokens above the ceiling only, and grants nothing until the longest
- * lease on disk has passed or all clients have reported; claims of the journal are restored as held. So a holder that was
- * told "held" is either waited for or restored. A write may fail, or complete when the claim has ended already: persist()
- * checks the claim again after it, and a failed write refuses the grant. Both return a plain value if no write is needed.
+ * Why that is safe: after a crash the next start issues tokens above the ceiling only, and grants nothing until the
+ * longest lease on disk has passed or all clients have reported; claims of the journal are restored as held. So a
+ * holder that was told "held" is either waited for or restored. A write may fail, or complete when the claim has ended
+ * already: persist() checks the claim again after it, and a failed write refuses the grant; durable-log.ts repeats the
+ * write. Both return a plain value if no write is needed.
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
@@ -23,15 +25,9 @@ import type { SavedClaim } from "./storage.ts";
 
 /** Leases up to this length are "short": a restart waits for them. Longer ones are in the journal. */
 export const MAX_UNJOURNALED_MS = 60_000;
-const RETRY_MS = 1_000;
-/**
- * Delay before a write that lowers the lease: clients that connect together may request many lengths, and only the
- * longest is written.
- */
-const LOWER_DELAY_MS = 1_000;
 /** How long answers that need no write wait for those of the same call that do. */
 const MAX_ANSWER_DELAY_MS = 100;
-/** Failed writes are logged by monitored-storage.ts. */
+/** For a write that no answer depends on: durable-log.ts repeats it, and monitored-storage.ts logs the failure. */
 const ignore = (): void => undefined;
 
 /** True if the lease is longer than a restart waits for. Sessions are not: their claims are reclaimed. */
@@ -66,10 +62,6 @@ export class WriteAhead<Owner> {
   /** Pending journal writes. */
   readonly #writes = new Map<ClaimId, Promise<void>>();
   #isRaisingCeiling = false;
-  /** When to repeat failed writes; Infinity: none failed. */
-  #retryAt = Number.POSITIVE_INFINITY;
-  /** When to write that the longest lease has become shorter; Infinity: it has not. */
-  #lowerAt = Number.POSITIVE_INFINITY;
   readonly #toSavedClaim: (record: ClaimRecord<Owner>) => SavedClaim;
   readonly #onChange: () => void;
 
@@ -78,16 +70,14 @@ export class WriteAhead<Owner> {
     this.#clock = clock;
     this.#toSavedClaim = toSavedClaim;
     this.#onChange = onChange;
-    const onFailure = (): void => {
-      this.#retryAt = clock.now() + RETRY_MS;
-      onChange();
-    };
-    this.durableLog = new DurableLog({ ...durableState, now: () => clock.now(), onFailure });
-  }
-
-  /** When advance() has work to do. */
-  nextDueAt(): number {
-    return Math.min(this.#retryAt, this.#lowerAt);
+    this.durableLog = new DurableLog({
+      ...durableState,
+      now: () => clock.now(),
+      onChange: () => {
+        table.raiseTokenCeiling(this.durableLog.ceiling);
+        onChange();
+      },
+    });
   }
 
   /**
@@ -97,9 +87,6 @@ export class WriteAhead<Owner> {
   recordLease({ ttlMs }: Claim): number {
     const lease = unjournaledLeaseMs(ttlMs, this.#table.sessionMs);
     this.durableLog.recordLease(lease);
-    if (this.durableLog.hasOverlongLease && this.#lowerAt === Number.POSITIVE_INFINITY) {
-      this.#lowerAt = this.#clock.now() + LOWER_DELAY_MS;
-    }
     return lease;
   }
 
@@ -123,7 +110,8 @@ export class WriteAhead<Owner> {
   }
 
   /**
-   * To be called before a client may learn the answer. It is changed if the claim ended, or was revoked, during the write.
+   * To be called before a client may learn the answer. It is changed if the claim ended, or was revoked, during the
+   * write.
    * @throws (rejects) RequestError if the disk fails
    */
   persist(record: ClaimRecord<Owner>, answer: Answer): MaybePromise<Answer> {
@@ -163,9 +151,10 @@ export class WriteAhead<Owner> {
   #writeGrant(record: ClaimRecord<Owner>): Promise<void> | null {
     if (!record.isHeld || !(record.isDetached || needsJournal(record.claim.ttlMs))) return null;
     const { id } = record.claim;
+    const saved = this.durableLog.journal.find(id);
     // the revocation must be on disk, too: otherwise the claim would come back as a valid one
-    if (this.durableLog.has(id, record.revokeReason)) return this.#writes.get(id) ?? null;
-    return this.#write(record);
+    const isWritten = saved !== undefined && (record.revokeReason === null || saved.revokeReason !== null);
+    return isWritten ? (this.#writes.get(id) ?? null) : this.#write(record);
   }
 
   /** The answer, if it is still true after the write: meanwhile the claim may have ended or been revoked. */
@@ -180,7 +169,7 @@ export class WriteAhead<Owner> {
   /** Writes the current state of a claim to the journal. */
   #write(record: ClaimRecord<Owner>): Promise<void> {
     const { id } = record.claim;
-    const written = this.durableLog.put(this.#toSavedClaim(record)).finally(() => {
+    const written = this.durableLog.journal.put(this.#toSavedClaim(record)).finally(() => {
       if (this.#writes.get(id) === written) this.#writes.delete(id);
     });
     this.#writes.set(id, written);
@@ -194,7 +183,8 @@ export class WriteAhead<Owner> {
   async persistDetached(record: ClaimRecord<Owner>, restoreOwner: () => void): Promise<void> {
     // the client repeats the call because it had no answer: the claim is detached on disk, whatever another write would
     // do
-    if (this.durableLog.hasDetached(record.claim.id)) return this.#writes.get(record.claim.id);
+    const { id } = record.claim;
+    if (this.durableLog.journal.find(id)?.isDetached === true) return this.#writes.get(id);
     return this.#write(record).catch((error: unknown) => {
       record.isDetached = false;
       restoreOwner();
@@ -203,42 +193,37 @@ export class WriteAhead<Owner> {
   }
 
   /**
-   * To be called before an operator may learn that these claims are revoked, or removed: after a crash they would be held
-   * again. null: nothing is to be written.
+   * To be called before an operator may learn that these claims are revoked, or removed: after a crash they would be
+   * held again.
    * @throws (rejects) RequestError if the disk fails
    */
-  persistRevocations(records: readonly ClaimRecord<Owner>[]): Promise<unknown> | null {
-    const writes: Promise<void>[] = [];
-    const endedIds: ClaimId[] = [];
-    for (const record of records) {
-      const { id } = record.claim;
-      const write = this.#table.records.get(id) === record ? this.#writeGrant(record) : null;
-      if (write !== null) writes.push(write);
-      else if (this.durableLog.isDropPending(id)) endedIds.push(id);
-    }
-    if (endedIds.length > 0) writes.push(this.durableLog.waitUntilDropped(endedIds));
-    return writes.length === 0 ? null : Promise.all(writes);
+  async persistRevocations(records: readonly ClaimRecord<Owner>[]): Promise<void> {
+    const writes = records.map((record) =>
+      this.#table.records.get(record.claim.id) === record ? this.#writeGrant(record) : null,
+    );
+    await Promise.all([...writes, this.persistEnds(records.map(({ claim }) => claim.id))]);
+  }
+
+  /**
+   * To be called before a client may learn that these claims have ended: one that would come back after a crash has
+   * not. null: none would.
+   * @throws (rejects) RequestError if the disk fails
+   */
+  persistEnds(ids: readonly ClaimId[]): Promise<void> | null {
+    const { journal } = this.durableLog;
+    const pendingIds = ids.filter((id) => journal.isDropPending(id));
+    return pendingIds.length === 0 ? null : journal.waitUntilDropped(pendingIds);
   }
 
   /** Removes an ended claim from the journal, if that has it. The caller does not wait for the write. */
-  removeFromJournal(record: ClaimRecord<Owner>): void {
-    const { id } = record.claim;
-    if (this.durableLog.has(id)) this.durableLog.drop(id).catch(ignore);
+  removeFromJournal({ claim: { id } }: ClaimRecord<Owner>): void {
+    const { journal } = this.durableLog;
+    if (journal.find(id) !== undefined) journal.drop(id).catch(ignore);
   }
 
-  advance(now: number): void {
-    if (now >= this.#lowerAt) {
-      this.#lowerAt = Number.POSITIVE_INFINITY;
-      this.durableLog.lowerLease();
-    }
-    if (now < this.#retryAt) return;
-    this.#retryAt = Number.POSITIVE_INFINITY;
-    if (this.durableLog.isFailing) this.#retry();
-  }
-
-  /** Raises the token ceiling if admitted claims wait for it. */
+  /** Raises the token ceiling if admitted claims wait for it. While writes fail, their retry does. */
   raiseCeilingIfNeeded(): void {
-    if (this.#isRaisingCeiling || this.#retryAt !== Number.POSITIVE_INFINITY) return;
+    if (this.#isRaisingCeiling || this.durableLog.isFailing) return;
     const requiredCeiling = this.#table.requiredTokenCeiling;
     if (requiredCeiling > 0) this.#raiseCeiling(requiredCeiling + CEILING_LEAD_MICROS);
   }
@@ -257,21 +242,6 @@ export class WriteAhead<Owner> {
   async #reserve(ceiling: number, longestMs: number): Promise<void> {
     await this.durableLog.reserve(ceiling, longestMs);
     this.#table.raiseTokenCeiling(this.durableLog.ceiling);
-  }
-
-  /**
-   * Without a retry nothing might request another write: released claims would come back after a crash, and /ready
-   * would report a failure forever.
-   */
-  #retry(): void {
-    this.durableLog
-      .retry()
-      .catch(ignore)
-      .finally(() => {
-        // also if only the journal could not be written
-        this.#table.raiseTokenCeiling(this.durableLog.ceiling);
-        this.#onChange();
-      });
   }
 
   /** Raises the ceiling ahead of need. */

@@ -521,7 +521,7 @@ test("a token that no server can have issued is not restored, and reveals nothin
   await harness.start();
   (await harness.connectClient()).isUnreachable = true;
   const ceiling = BigInt(JSON.parse((harness.storage?.state ?? "").slice(17)).bound);
-  harness.storage?.addSession({ id: "x", local: false, label: "", pid: null, pidStart: null });
+  harness.storage?.addSession({ id: "x", isLocal: false, label: "", pid: null, pidStart: null, account: "" });
   harness.crash();
   await harness.start();
   const send = openConnection(harness, randomId());
@@ -536,7 +536,7 @@ test("a token that no server can have issued is not restored, and reveals nothin
 test("a reclaimed lease longer than any on disk is written before it is restored", async () => {
   const harness = new ServerHarness();
   await harness.start();
-  harness.storage?.addSession({ id: "x", local: false, label: "", pid: null, pidStart: null });
+  harness.storage?.addSession({ id: "x", isLocal: false, label: "", pid: null, pidStart: null, account: "" });
   harness.crash();
   await harness.start();
   const send = openConnection(harness, randomId());

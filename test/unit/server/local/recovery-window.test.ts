@@ -22,21 +22,23 @@ class Fixture {
   hasRoom = true;
   ends = 0;
   outdated = 0;
+  readonly logged: string[] = [];
 
   constructor(plan: Partial<RecoveryPlan> = {}) {
     this.window = new RecoveryWindow({
       table: this.table,
       clock: this.clock,
       plan: { ...NO_RECOVERY, ...plan },
-      onEnd: () => {
-        this.ends++;
-        this.table.resumeGrants();
-      },
-      onOutdatedState: () => {
-        this.outdated++;
+      log: (message) => this.logged.push(message),
+      durableLog: {
+        finishRecovery: () => {
+          this.ends++;
+        },
+        startRecovery: () => {
+          this.outdated++;
+        },
       },
     });
-    if (this.window.isActive) this.table.pauseGrants();
   }
 
   /** After a crash; tokens from before it are below the present time. */
@@ -74,6 +76,7 @@ class Fixture {
 test("without a recovery nothing may be unreported, nothing is saved, and a reclaim reports what the table has", () => {
   const fixture = new Fixture();
   const { window, clock, table } = fixture;
+  window.start();
   const keptClaim = makeClaim("k");
   table.enqueue(keptClaim, { owner: null }, { now: clock.now(), micros: fixture.micros });
   expect([window.isActive, window.reason, window.remainingMs(), window.toSavedRecovery()]).toEqual([
@@ -87,7 +90,7 @@ test("without a recovery nothing may be unreported, nothing is saved, and a recl
   const unknown = fixture.held(makeClaim("x"));
   expect(fixture.reclaim([fixture.held(keptClaim), unknown])).toMatchObject([{ state: "none" }, { state: "none" }]);
   window.endIfDone();
-  expect(fixture.ends).toBe(0);
+  expect(fixture.logged).toEqual([]);
 });
 
 test("a reclaimed holder has its token and the rest of its lease; a waiting claim its place", () => {
@@ -183,12 +186,12 @@ test("the rest of a recovery can be saved, with what is known of earlier holders
   fixture.clock.jump(20_000);
   expect(fixture.window.toSavedRecovery()).toEqual({
     reason: "crash",
-    leftMs: 40_000,
-    bound: 500,
-    awaited: ["session"],
+    remainingMs: 40_000,
+    tokenCeiling: 500,
+    expectedSessions: ["session"],
   });
   const unknown = Fixture.afterCrash({ ceilingAtStart: Number.POSITIVE_INFINITY });
-  expect(unknown.window.toSavedRecovery()).toMatchObject({ bound: null, awaited: null });
+  expect(unknown.window.toSavedRecovery()).toMatchObject({ tokenCeiling: null, expectedSessions: null });
 });
 
 test("a claim with a token that our state cannot have issued starts a recovery, and is given back in it", () => {
@@ -196,22 +199,51 @@ test("a claim with a token that our state cannot have issued starts a recovery, 
   fixture.clock.jump(10_000);
   expect(fixture.reclaim([fixture.held(makeClaim("k", { ttlMs: HOUR_MS }))])).toMatchObject([{ state: "held" }]);
   expect([fixture.window.reason, fixture.window.remainingMs(), fixture.outdated]).toEqual(["outdated", 50_000, 1]);
-  fixture.window.start();
+  fixture.window.reportOutdatedState();
   expect(fixture.outdated).toBe(1);
 });
 
 test("a recovery that has begun is only lengthened by an outdated state", () => {
   const fixture = Fixture.afterCrash({ durationMs: 90_000, expectedSessions: new Set(["session"]) });
-  fixture.window.start();
+  fixture.window.reportOutdatedState();
   expect([fixture.window.reason, fixture.window.remainingMs()]).toEqual(["outdated", 90_000]);
-  expect(fixture.window.toSavedRecovery()?.awaited).toBeNull();
+  expect(fixture.window.toSavedRecovery()?.expectedSessions).toBeNull();
 });
 
 test("a minute after the start no earlier short lease can be left: no recovery starts", () => {
   const fixture = new Fixture();
   fixture.clock.jump(60_000);
-  fixture.window.start();
+  fixture.window.reportOutdatedState();
   expect([fixture.window.isActive, fixture.outdated]).toEqual([false, 0]);
+});
+
+test("nothing is granted before the start, in a recovery, and while draining; the log says when a recovery begins and ends", () => {
+  const grantsNow = ({ table, clock, micros }: Fixture): boolean =>
+    table.enqueue(makeClaim("k", { wait: false }), { owner: null }, { now: clock.now(), micros }) !== null;
+  const open = new Fixture();
+  expect(grantsNow(open)).toBe(false);
+  open.window.start();
+  expect([grantsNow(open), open.logged]).toEqual([true, []]);
+  // the sessions that it would wait for are known already to have ended
+  const done = Fixture.afterCrash({ expectedSessions: new Set() });
+  done.window.start();
+  expect([grantsNow(done), done.ends, done.logged]).toEqual([true, 1, []]);
+  const [recovering, draining] = [Fixture.afterCrash(), Fixture.afterCrash()];
+  draining.window.drain();
+  for (const { window, clock } of [recovering, draining]) {
+    window.start();
+    expect(window.pause).toEqual({ reason: "recovery", remainingMs: 60_000 });
+    clock.jump(60_000);
+    window.endIfDone();
+    expect(window.pause).toBeNull();
+  }
+  const begun = describeRecovery("crash", 60_000);
+  expect([grantsNow(recovering), recovering.ends, recovering.logged]).toEqual([
+    true,
+    1,
+    [begun, "recovery is over: new locks are granted"],
+  ]);
+  expect([grantsNow(draining), draining.ends, draining.logged]).toEqual([false, 1, [begun]]);
 });
 
 test("the reason is described with the time that is left, rounded up", () => {

@@ -26,21 +26,25 @@ test("the saved form has what is left of the lease and of maxHold, the owner and
   expect(toSavedClaim(record, TIME.now + 5_000, undefined)).toEqual({
     claim: record.claim,
     token: record.token,
-    tokens: 1,
-    leftMs: 0,
+    tokenCount: 1,
+    remainingMs: 0,
     arrival: record.arrival,
-    detached: false,
-    revoked: false,
-    session: null,
+    isDetached: false,
+    revokeReason: null,
+    sessionId: null,
+    account: "",
   });
   const session = createSession();
   const owned = place(makeClaim("k", { ttlMs: 1_000 }), session, "ana");
   owned.revokeReason = "maxHold";
-  const expected = { leftMs: 900, session: session.id, by: "ana", holdLeftMs: 600, revoked: "maxHold" };
-  expect(toSavedClaim(owned, TIME.now + 100, 600)).toMatchObject(expected);
-  owned.revokeReason = "revoked";
-  expect(toSavedClaim(owned, TIME.now, undefined).revoked).toBe(true);
-  expect(toSavedClaim(place(makeClaim("s", { ttlMs: "session" })), TIME.now, undefined).leftMs).toBe(0);
+  expect(toSavedClaim(owned, TIME.now + 100, 600)).toMatchObject({
+    remainingMs: 900,
+    sessionId: session.id,
+    account: "ana",
+    remainingMaxHoldMs: 600,
+    revokeReason: "maxHold",
+  });
+  expect(toSavedClaim(place(makeClaim("s", { ttlMs: "session" })), TIME.now, undefined).remainingMs).toBe(0);
 });
 
 test("a restored claim is what was saved: held, detached, revoked, or waiting", () => {
@@ -50,7 +54,7 @@ test("a restored claim is what was saved: held, detached, revoked, or waiting", 
   const held = place(makeClaim("k", { ttlMs: 5_000 }), null, "ana");
   held.isDetached = true;
   held.revokeReason = "revoked";
-  const waiting = { ...toSavedClaim(place(makeClaim("k")), TIME.now, undefined), token: 0, tokens: 0, arrival: 7 };
+  const waiting = { ...toSavedClaim(place(makeClaim("k")), TIME.now, undefined), token: 0, tokenCount: 0, arrival: 7 };
   for (const saved of [toSavedClaim(held, TIME.now, undefined), waiting]) {
     const record = restoreClaim(table, saved, null, TIME) as ClaimRecord<Session>;
     expect(toSavedClaim(record, TIME.now, undefined)).toEqual(saved);

@@ -299,7 +299,7 @@ test("restored client that connects, and is cut off before it has reclaimed, is 
   fixture.restore(session);
   const connection = fixture.connect();
   fixture.open(connection, session.id);
-  expect([session.state.kind, session.reclaim]).toEqual(["connected", "begun"]);
+  expect([session.state.kind, session.hasReclaimed]).toEqual(["connected", false]);
   fixture.registry.connectionLost(session, connection);
   await fixture.advance(1_000);
   expect([listRemaining().length, session.state.kind]).toEqual([3, "restored"]);
@@ -390,7 +390,7 @@ test("a finished run without claims in the table needs no write", async () => {
   expect([listRemaining(), fixture.removedRuns]).toEqual([[], 1]);
 });
 
-test("a run without a file reports nothing: the process of a restored client decides, another one's claims end", async () => {
+test("a run without a file reports nothing: the process of a client that has not reclaimed decides, another one's claims end", async () => {
   const live = await createClient(true);
   live.fixture.runStatus = "works";
   live.disconnect();
@@ -401,6 +401,14 @@ test("a run without a file reports nothing: the process of a restored client dec
   fixture.restore(session, fixture.createRun(session.id));
   await fixture.advance(5_000);
   expect([listRemaining().length, session.state.kind]).toEqual([3, "restored"]);
+  const connection = fixture.connect();
+  fixture.open(connection, session.id);
+  fixture.runStatus = "works";
+  fixture.registry.connectionLost(session, connection);
+  expect([listRemaining().length, session.state.kind]).toEqual([2, "running"]);
+  fixture.runStatus = "unnamed";
+  await fixture.advance(5_000);
+  expect([listRemaining().length, session.state.kind]).toEqual([2, "restored"]);
 });
 
 test("a run that begins while no server runs is found when its wrapper has ended", async () => {

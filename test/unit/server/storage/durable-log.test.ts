@@ -12,18 +12,18 @@ interface Fixture {
   readonly log: DurableLog;
   readonly storage: MemoryStorage;
   readonly clock: FakeClock;
-  /** How many writes have failed. */
-  failures: number;
+  /** How often the log has told that its retry, or its ceiling, may have changed. */
+  changes: number;
   readState(): Promise<SavedState>;
 }
 
 const EMPTY: SavedState = {
   id: "state",
   generation: 1,
-  bound: 100,
-  longestMs: 0,
+  tokenCeiling: 100,
+  longestLeaseMs: 0,
   remote: false,
-  strangers: false,
+  hasUnknownHolders: false,
   clean: null,
 };
 
@@ -37,25 +37,26 @@ function createLog(state: Partial<SavedState> = {}, options: Partial<DurableLogO
     state: { ...EMPTY, ...state },
     isRecovering: false,
     journal: [],
-    onFailure: () => {
-      fixture.failures++;
+    onChange: () => {
+      fixture.changes++;
     },
     ...options,
   });
   const readState = async (): Promise<SavedState> => (await storage.load()).state as SavedState;
-  const fixture = { log, storage, clock, failures: 0, readState };
+  const fixture = { log, storage, clock, changes: 0, readState };
   return fixture;
 }
 
 const saved = (overrides: Partial<SavedClaim> = {}): SavedClaim => ({
   claim: makeClaim("k"),
   token: 1,
-  tokens: 1,
-  leftMs: 30_000,
+  tokenCount: 1,
+  remainingMs: 30_000,
   arrival: 1,
-  detached: false,
-  revoked: false,
-  session: null,
+  isDetached: false,
+  revokeReason: null,
+  sessionId: null,
+  account: "",
   ...overrides,
 });
 
@@ -68,8 +69,15 @@ const readClaims = async ({ storage }: Fixture): Promise<string[]> => {
   return [...ids];
 };
 
+/** Lets the time of the retry come. */
+const retry = async ({ log, clock }: Fixture): Promise<void> => {
+  clock.jump(1_000);
+  log.advance(clock.now());
+  await flushEventLoop();
+};
+
 test("a reservation that the disk covers already needs no write", async () => {
-  const { log, storage } = createLog({ longestMs: 1_000 });
+  const { log, storage } = createLog({ longestLeaseMs: 1_000 });
   await log.reserve(100, 1_000);
   expect(storage.writes).toEqual([]);
 });
@@ -84,7 +92,7 @@ test("reservations during a write share the next one, and count only when it has
   await Promise.all([first, ...reservations]);
   expect([log.ceiling, log.longestLeaseMs]).toEqual([300, 2_000]);
   expect(storage.writes).toEqual(["save", "save"]);
-  expect(await readState()).toMatchObject({ bound: 300, longestMs: 2_000 });
+  expect(await readState()).toMatchObject({ tokenCeiling: 300, longestLeaseMs: 2_000 });
 });
 
 test("after a failed write nothing is promised; for a second the same error is the answer, without another attempt", async () => {
@@ -93,7 +101,7 @@ test("after a failed write nothing is promised; for a second the same error is t
   storage.isFull = true;
   const error = await log.reserve(200, 0).catch((reason: unknown) => reason);
   expect(error).toMatchObject({ code: "DISK", message: expect.stringContaining("ENOSPC") });
-  expect([log.ceiling, fixture.failures, log.isFailing]).toEqual([100, 1, true]);
+  expect([log.ceiling, fixture.changes, log.isFailing]).toEqual([100, 1, true]);
   storage.isFull = false;
   clock.jump(999);
   await expect(log.reserve(200, 0)).rejects.toBe(error);
@@ -110,79 +118,79 @@ test("an error without a code is named so", async () => {
 });
 
 test("the lease is lowered only if it is longer than any requested one, and not while recovering", async () => {
-  const { log, storage, readState } = createLog({ longestMs: 50_000 });
-  log.lowerLease();
-  expect(log.hasOverlongLease).toBe(false);
+  const { log, storage, clock, readState } = createLog({ longestLeaseMs: 50_000 });
+  expect(log.nextDueAt()).toBe(Number.POSITIVE_INFINITY);
   log.recordLease(10_000);
   log.recordLease(5_000);
-  expect(log.hasOverlongLease).toBe(true);
-  log.lowerLease();
+  expect(log.nextDueAt()).toBe(clock.now() + 1_000);
+  log.advance(log.nextDueAt());
   await flushEventLoop();
   expect(log.longestLeaseMs).toBe(10_000);
-  expect((await readState()).longestMs).toBe(10_000);
+  expect((await readState()).longestLeaseMs).toBe(10_000);
   expect(storage.writes).toEqual(["save"]);
-  const recovering = createLog({ longestMs: 50_000 }, { isRecovering: true }).log;
+  const recovering = createLog({ longestLeaseMs: 50_000 }, { isRecovering: true }).log;
   recovering.recordLease(10_000);
-  expect(recovering.hasOverlongLease).toBe(false);
+  expect(recovering.nextDueAt()).toBe(Number.POSITIVE_INFINITY);
 });
 
 test("the end of a recovery is saved once, with the leases that remain possible", async () => {
-  const room = { claims: 1, claimsPerAccount: 1, waitersPerKey: 1 };
-  const { log, storage, readState } = createLog({ longestMs: 50_000, strangers: true, room }, { isRecovering: true });
+  const claimLimits = { claims: 1, claimsPerAccount: 1, waitersPerKey: 1 };
+  const { log, storage, readState } = createLog(
+    { longestLeaseMs: 50_000, hasUnknownHolders: true, claimLimits },
+    { isRecovering: true },
+  );
   log.recordLease(10_000);
   log.finishRecovery();
   log.finishRecovery();
   await flushEventLoop();
-  expect(await readState()).toMatchObject({ strangers: false, longestMs: 10_000, room });
+  expect(await readState()).toMatchObject({ hasUnknownHolders: false, longestLeaseMs: 10_000, claimLimits });
   expect(storage.writes).toEqual(["save"]);
 });
 
 test("a recovery that ends before any lease was requested leaves the longest lease as it is", async () => {
-  const { log, readState } = createLog({ longestMs: 50_000 }, { isRecovering: true });
+  const { log, readState } = createLog({ longestLeaseMs: 50_000 }, { isRecovering: true });
   log.finishRecovery();
   await flushEventLoop();
-  expect((await readState()).longestMs).toBe(50_000);
+  expect((await readState()).longestLeaseMs).toBe(50_000);
 });
 
 test("a recovery that starts late is saved: unknown holders, and their longest lease", async () => {
-  const { log, readState } = createLog({ longestMs: 1_000 });
+  const { log, readState } = createLog({ longestLeaseMs: 1_000 });
   log.startRecovery(60_000);
   await flushEventLoop();
-  expect(await readState()).toMatchObject({ strangers: true, longestMs: 60_000 });
+  expect(await readState()).toMatchObject({ hasUnknownHolders: true, longestLeaseMs: 60_000 });
 });
 
 test("records that arrive together share a write; the removal of an unknown claim needs none", async () => {
   const fixture = createLog({}, { journal: [saved()] });
   const { log, storage } = fixture;
   const [claimA, claimB] = [saved(), saved()];
-  await Promise.all([log.put(claimA), log.put(claimB), log.drop(claimA.claim.id), log.drop("unknown")]);
+  await Promise.all([
+    log.journal.put(claimA),
+    log.journal.put(claimB),
+    log.journal.drop(claimA.claim.id),
+    log.journal.drop("unknown"),
+  ]);
   expect(storage.writes).toEqual(["append"]);
   expect(await readClaims(fixture)).toEqual([claimB.claim.id]);
 });
 
-test("the journal knows a claim, that it is detached, and that its revocation was written", () => {
-  const [plain, detached, revoked] = [saved(), saved({ detached: true }), saved({ revoked: true })];
-  const { log } = createLog({}, { journal: [plain, detached, revoked] });
-  const { id } = plain.claim;
-  expect([log.has(id), log.has(id, "revoked"), log.has("unknown")]).toEqual([true, false, false]);
-  expect(log.has(revoked.claim.id, "revoked")).toBe(true);
-  expect([log.hasDetached(id), log.hasDetached(detached.claim.id), log.hasDetached("unknown")]).toEqual([
-    false,
-    true,
-    false,
-  ]);
+test("the journal finds the claims that it has had from the start, and no other one", () => {
+  const detached = saved({ isDetached: true });
+  const { journal } = createLog({}, { journal: [detached] }).log;
+  expect([journal.find(detached.claim.id), journal.find("unknown")]).toEqual([detached, undefined]);
 });
 
 test("the journal is rewritten when most of its records are obsolete", async () => {
   const fixture = createLog();
   const { log, storage } = fixture;
   const keptClaim = saved();
-  await log.put(keptClaim);
+  await log.journal.put(keptClaim);
   for (let count = 0; count < 501; count++) {
     const { claim } = saved();
-    await Promise.all([log.put(saved({ claim })), log.drop(claim.id)]);
+    await Promise.all([log.journal.put(saved({ claim })), log.journal.drop(claim.id)]);
   }
-  await log.drop(keptClaim.claim.id);
+  await log.journal.drop(keptClaim.claim.id);
   expect(storage.writes.filter((write) => write === "rewrite")).toHaveLength(1);
   expect(await readClaims(fixture)).toEqual([]);
 });
@@ -193,12 +201,16 @@ test("a failed write of a claim restores the previous promise about it, and the 
   const { log, storage } = fixture;
   const { claim } = before;
   storage.isFull = "journal";
-  const written = Promise.allSettled([log.put(saved({ claim, revoked: true })), log.put(saved()), log.drop("unknown")]);
-  expect(log.has(claim.id, "revoked")).toBe(true);
+  const written = Promise.allSettled([
+    log.journal.put(saved({ claim, revokeReason: "revoked" })),
+    log.journal.put(saved()),
+    log.journal.drop("unknown"),
+  ]);
+  expect(log.journal.find(claim.id)?.revokeReason).toBe("revoked");
   expect((await written).map(({ status }) => status)).toEqual(["rejected", "rejected", "fulfilled"]);
-  expect([log.has(claim.id), log.has(claim.id, "revoked"), log.isFailing]).toEqual([true, false, true]);
+  expect([log.journal.find(claim.id), log.isFailing]).toEqual([before, true]);
   storage.isFull = false;
-  await log.retry();
+  await retry(fixture);
   expect([log.isFailing, storage.writes.at(-1)]).toEqual([false, "rewrite"]);
   expect(await readClaims(fixture)).toEqual([claim.id]);
 });
@@ -207,7 +219,7 @@ test("a failed write leaves what was requested since: the next write has it, and
   const fixture = createLog();
   const { log, storage } = fixture;
   const [first, dropped] = [saved(), saved()];
-  await log.put(dropped);
+  await log.journal.put(dropped);
   let failAppend = (_: Error): void => undefined;
   storage.appendJournal = () => {
     storage.appendJournal = () => Promise.reject(new Error("no room is kept here"));
@@ -215,13 +227,13 @@ test("a failed write leaves what was requested since: the next write has it, and
       failAppend = reject;
     });
   };
-  const failed = Promise.allSettled([log.put(first), log.drop(dropped.claim.id)]);
+  const failed = Promise.allSettled([log.journal.put(first), log.journal.drop(dropped.claim.id)]);
   await flushEventLoop();
-  const laterWrite = log.put(saved({ claim: first.claim, token: 7 }));
+  const laterWrite = log.journal.put(saved({ claim: first.claim, token: 7 }));
   failAppend(new Error("no space"));
   expect((await failed).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   await laterWrite;
-  expect([log.has(first.claim.id), log.has(dropped.claim.id)]).toEqual([true, false]);
+  expect([log.journal.find(first.claim.id)?.token, log.journal.find(dropped.claim.id)]).toEqual([7, undefined]);
   expect(await readClaims(fixture)).toEqual([first.claim.id]);
 });
 
@@ -229,59 +241,86 @@ test("a removal succeeds in the room that is kept for it, although a write for o
   const fixture = createLog();
   const { log, storage } = fixture;
   const [dropped, late] = [saved(), saved()];
-  await Promise.all([log.put(dropped), log.put(late)]);
+  await Promise.all([log.journal.put(dropped), log.journal.put(late)]);
   const appendJournal = storage.appendJournal.bind(storage);
   storage.appendJournal = async (records) => {
     if (records.some((record) => "put" in record)) throw new Error("no space");
     await appendJournal(records);
   };
   storage.rewriteJournal = () => Promise.reject(new Error("no space"));
-  const refused = Promise.allSettled([log.put(saved()), log.drop(dropped.claim.id)]);
-  await log.waitUntilDropped([dropped.claim.id]);
+  const refused = Promise.allSettled([log.journal.put(saved()), log.journal.drop(dropped.claim.id)]);
+  await log.journal.waitUntilDropped([dropped.claim.id]);
   expect((await refused).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   expect(await readClaims(fixture)).toEqual([late.claim.id]);
   // the journal has to be rewritten now, and cannot be
-  log.drop(late.claim.id).catch(() => undefined);
-  expect(log.isDropPending(late.claim.id)).toBe(true);
-  await log.waitUntilDropped([late.claim.id]);
-  expect([log.isDropPending(late.claim.id), log.isFailing]).toEqual([false, true]);
+  log.journal.drop(late.claim.id).catch(() => undefined);
+  expect(log.journal.isDropPending(late.claim.id)).toBe(true);
+  await log.journal.waitUntilDropped([late.claim.id]);
+  expect([log.journal.isDropPending(late.claim.id), log.isFailing]).toEqual([false, true]);
   expect(await readClaims(fixture)).toEqual([]);
 });
 
 test("who waits for a removal repeats its failed write, and learns of another failure", async () => {
   const { log, storage } = createLog();
   const dropped = saved();
-  await log.put(dropped);
+  await log.journal.put(dropped);
   const { id } = dropped.claim;
   storage.isFull = true;
-  await expect(log.drop(id)).rejects.toThrow("ENOSPC");
-  await expect(log.waitUntilDropped([id, "unknown"])).rejects.toThrow("ENOSPC");
-  expect(log.isDropPending(id)).toBe(true);
+  await expect(log.journal.drop(id)).rejects.toThrow("ENOSPC");
+  await expect(log.journal.waitUntilDropped([id, "unknown"])).rejects.toThrow("ENOSPC");
+  expect(log.journal.isDropPending(id)).toBe(true);
   storage.isFull = false;
-  await log.waitUntilDropped([id]);
-  expect([log.isDropPending(id), storage.writes.at(-1)]).toEqual([false, "rewrite"]);
+  await log.journal.waitUntilDropped([id]);
+  expect([log.journal.isDropPending(id), storage.writes.at(-1)]).toEqual([false, "rewrite"]);
 });
 
-test("a retry repeats a failed write of the state", async () => {
-  const { log, storage, readState } = createLog();
+test("a retry repeats a failed write of the state, and tells when it has ended", async () => {
+  const fixture = createLog();
+  const { log, storage, readState } = fixture;
   storage.isFull = true;
   await expect(log.reserve(200, 0)).rejects.toThrow("ENOSPC");
   storage.isFull = false;
-  await log.retry();
-  expect((await readState()).bound).toBe(200);
+  expect(fixture.changes).toBe(1);
+  await retry(fixture);
+  expect([(await readState()).tokenCeiling, log.ceiling, fixture.changes]).toEqual([200, 200, 2]);
+});
+
+test("a retry that fails is followed by another one a second later", async () => {
+  const fixture = createLog();
+  const { log, storage, clock } = fixture;
+  storage.isFull = true;
+  await expect(log.journal.put(saved())).rejects.toThrow("ENOSPC");
+  await retry(fixture);
+  expect(log.nextDueAt()).toBe(clock.now() + 1_000);
+  storage.isFull = false;
+  await retry(fixture);
+  expect([log.isFailing, log.nextDueAt()]).toEqual([false, Number.POSITIVE_INFINITY]);
+});
+
+test("a written state does not end the retry of a journal that has failed", async () => {
+  const fixture = createLog({ longestLeaseMs: 50_000 }, { isRecovering: true });
+  const { log, storage } = fixture;
+  storage.isFull = "journal";
+  await expect(log.journal.put(saved())).rejects.toThrow("ENOSPC");
+  log.finishRecovery();
+  await flushEventLoop();
+  expect([storage.writes.at(-1), log.isFailing]).toEqual(["save", true]);
+  storage.isFull = false;
+  await retry(fixture);
+  expect([storage.writes.at(-1), log.isFailing]).toEqual(["rewrite", false]);
 });
 
 test("the last state is written after all pending writes, and no other one follows it", async () => {
   const { log, storage, readState } = createLog();
   const open = storage.blockWrites();
-  const pending = [log.reserve(200, 0), log.put(saved())];
+  const pending = [log.reserve(200, 0), log.journal.put(saved())];
   const clean = { claims: [], sessions: [], recovery: null };
-  const finished = log.finish({ bound: 500, clean });
+  const finished = log.finish({ tokenCeiling: 500, clean });
   log.startRecovery(1_000);
   open();
   await Promise.all([...pending, finished]);
   await flushEventLoop();
-  expect(await readState()).toMatchObject({ bound: 500, clean, longestMs: 1_000 });
+  expect(await readState()).toMatchObject({ tokenCeiling: 500, clean, longestLeaseMs: 1_000 });
   await expect(log.reserve(900, 0)).rejects.toMatchObject({ code: "DRAINING" });
   expect(storage.hadOverlappingWrites).toBe(false);
 });

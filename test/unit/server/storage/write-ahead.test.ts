@@ -22,15 +22,15 @@ class Fixture {
   changes = 0;
 
   /** aheadMicros: how far the token ceiling on disk is ahead of the clock. */
-  constructor({ aheadMicros = CEILING_LEAD_MICROS, longestMs = 30_000 } = {}) {
+  constructor({ aheadMicros = CEILING_LEAD_MICROS, longestLeaseMs = 30_000 } = {}) {
     const ceiling = this.micros + aheadMicros;
     const state = {
       id: "state",
       generation: 1,
-      bound: ceiling,
-      longestMs,
+      tokenCeiling: ceiling,
+      longestLeaseMs,
       remote: false,
-      strangers: false,
+      hasUnknownHolders: false,
       clean: null,
     };
     const durableState = { storage: this.storage, state, isRecovering: false, journal: [] };
@@ -69,11 +69,11 @@ test("a claim that the disk covers already needs no write", () => {
   const { writeAhead, micros, storage } = new Fixture();
   expect(writeAhead.reserve(makeClaim("k"), micros)).toBeUndefined();
   expect(writeAhead.reserveForReclaim([{ claim: makeClaim("k") }])).toBeUndefined();
-  expect([storage.writes, writeAhead.nextDueAt()]).toEqual([[], Number.POSITIVE_INFINITY]);
+  expect([storage.writes, writeAhead.durableLog.nextDueAt()]).toEqual([[], Number.POSITIVE_INFINITY]);
 });
 
 test("a claim with a longer lease, or a token above the ceiling, waits for the disk", async () => {
-  const { writeAhead, micros, table, storage } = new Fixture({ aheadMicros: 0, longestMs: 0 });
+  const { writeAhead, micros, table, storage } = new Fixture({ aheadMicros: 0, longestLeaseMs: 0 });
   await writeAhead.reserve(makeClaim("k", { ttlMs: 20_000 }), micros);
   expect([table.tokenIssuer.ceiling, writeAhead.durableLog.longestLeaseMs]).toEqual([
     micros + 1 + CEILING_LEAD_MICROS,
@@ -112,13 +112,17 @@ test("admitted claims that wait for the ceiling are granted after a write, unles
   writeAhead.raiseCeilingIfNeeded();
   await flushEventLoop();
   writeAhead.raiseCeilingIfNeeded();
-  expect([storage.writes, record.isHeld, writeAhead.nextDueAt()]).toEqual([["save"], false, clock.now() + 1_000]);
+  expect([storage.writes, record.isHeld, writeAhead.durableLog.nextDueAt()]).toEqual([
+    ["save"],
+    false,
+    clock.now() + 1_000,
+  ]);
   storage.isFull = false;
-  writeAhead.advance(clock.now());
+  writeAhead.durableLog.advance(clock.now());
   clock.jump(1_000);
-  writeAhead.advance(clock.now());
+  writeAhead.durableLog.advance(clock.now());
   await flushEventLoop();
-  expect([storage.writes, record.isHeld, writeAhead.nextDueAt()]).toEqual([
+  expect([storage.writes, record.isHeld, writeAhead.durableLog.nextDueAt()]).toEqual([
     ["save", "save"],
     true,
     Number.POSITIVE_INFINITY,
@@ -126,13 +130,13 @@ test("admitted claims that wait for the ceiling are granted after a write, unles
 });
 
 test("a retry does nothing if another write has made up for the failed one", async () => {
-  const { writeAhead, micros, storage, clock } = new Fixture({ longestMs: 0 });
+  const { writeAhead, micros, storage, clock } = new Fixture({ longestLeaseMs: 0 });
   storage.isFull = true;
   await expect(writeAhead.reserve(makeClaim("k"), micros)).rejects.toThrow("ENOSPC");
   storage.isFull = false;
   clock.jump(1_000);
   await writeAhead.reserve(makeClaim("k"), micros);
-  writeAhead.advance(clock.now());
+  writeAhead.durableLog.advance(clock.now());
   await flushEventLoop();
   expect(storage.writes).toEqual(["save", "save"]);
 });
@@ -140,12 +144,12 @@ test("a retry does nothing if another write has made up for the failed one", asy
 test("a lease that is longer than any requested one is lowered a second after the first shorter one", async () => {
   const { writeAhead, micros, storage, clock } = new Fixture();
   void writeAhead.reserve(makeClaim("a", { ttlMs: 5_000 }), micros);
-  const dueAt = writeAhead.nextDueAt();
+  const dueAt = writeAhead.durableLog.nextDueAt();
   expect(dueAt).toBe(clock.now() + 1_000);
   clock.jump(500);
   void writeAhead.reserve(makeClaim("b", { ttlMs: 10_000 }), micros);
-  expect(writeAhead.nextDueAt()).toBe(dueAt);
-  writeAhead.advance(dueAt);
+  expect(writeAhead.durableLog.nextDueAt()).toBe(dueAt);
+  writeAhead.durableLog.advance(dueAt);
   await flushEventLoop();
   expect([writeAhead.durableLog.longestLeaseMs, storage.writes]).toEqual([10_000, ["save"]]);
 });
@@ -205,7 +209,7 @@ test("a revocation is written, too: the claim must not come back as a valid one"
   await fixture.writeAhead.persist(record, answer);
   fixture.table.revoke("k", record.token, false, { now: fixture.clock.now(), micros: fixture.micros });
   await fixture.writeAhead.persist(record, { state: "none", reason: "revoked" });
-  expect(fixture.writeAhead.durableLog.has(record.claim.id, "revoked")).toBe(true);
+  expect(fixture.writeAhead.durableLog.journal.find(record.claim.id)?.revokeReason).toBe("revoked");
   expect(fixture.storage.writes).toHaveLength(2);
 });
 
