@@ -7,7 +7,7 @@ import { describeValue } from "../../util/duration.ts";
 export const LAYOUT_VERSION = 1;
 
 /** The version of the layout of the tables on MariaDB and MySQL. */
-export const MYSQL_LAYOUT_VERSION = 3;
+export const MYSQL_LAYOUT_VERSION = 4;
 
 /** The version of the layout of the tables on SQLite. */
 export const SQLITE_LAYOUT_VERSION = 2;

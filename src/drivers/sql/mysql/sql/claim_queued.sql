@@ -14,12 +14,12 @@ begin
   declare v_reason varchar(16) character set ascii;
   declare v_state char(1) character set ascii;
   declare v_neighbour varbinary(64);
-  declare v_other varbinary(512);
+  declare v_only, v_other varbinary(512);
   declare v_now, v_last, v_arrival, v_expires, v_used, v_front, v_next, v_swept, v_ahead, v_freed bigint;
   declare v_sweeps int;
   declare v_token bigint default 0;
   declare v_count int default p_count;
-  declare v_is_stale boolean;
+  declare v_is_stale, v_is_first boolean;
   declare v_is_recalled boolean default false;
   declare v_pushes longblob default '';
   declare v_grace_ends bigint default 0;
@@ -27,7 +27,9 @@ begin
   decide: begin
     select reason into v_reason from {tombstones} where id = p_id and expires > v_now;
     if v_reason is not null then set v_reply = concat('n ', v_reason); leave decide; end if;
-    select max(arrival) into v_arrival from {claims} where `key` = p_key;
+    -- the one key that has claims, NULL: there may be several
+    select if(form = 'queue', `key`, null) into v_only from {buckets} where bucket = p_bucket;
+    if v_only is null or v_only = p_key then select max(arrival) into v_arrival from {claims} where `key` = p_key; end if;
     if p_max_ttl > 0 then call {check_identity}(p_max_ttl, v_now, true, false, v_grace_ends); end if;
     if v_arrival is not null then
       select state, least(expires, v_now + ttl * 1000), if(token > 0, permits, 0) into v_state, v_expires, v_freed from {claims} where id = p_id;
@@ -60,13 +62,13 @@ begin
       select last_token, greatest(v_arrival, if(used is not null and `key` = p_key, waits_from - 1, v_arrival)) into v_last, v_arrival
         from {buckets} where bucket = p_bucket;
     end if;
-    set v_arrival = coalesce(v_arrival, 0) + 1, v_ahead = v_arrival - coalesce(v_front, v_arrival);
+    set v_is_first = v_arrival is null, v_arrival = coalesce(v_arrival + 1, v_now), v_ahead = v_arrival - coalesce(v_front, v_arrival);
     -- restates the admission rule, and, below, restates the token rule
     if v_grace_ends = 0 and v_front is null and v_used + p_permits <= p_limit then
       set v_token = greatest(v_last + 1, p_floor, v_now);
       -- if another program has deleted the rows of the key, the numbers of the bucket's row are out of date. Without numbers `used` stays NULL
       update {buckets} set last_token = v_token + p_count - 1,
-          used = if(`key` = p_key, if(v_arrival = 1, null, used + p_permits), used),
+          used = if(`key` = p_key, if(v_is_first, null, used + p_permits), used),
           waits_from = if(`key` = p_key, v_arrival + 1, waits_from),
           next_expiry = if(`key` = p_key, least(next_expiry, v_expires), next_expiry)
         where bucket = p_bucket;
@@ -75,6 +77,13 @@ begin
       set v_reply = if(v_grace_ends > 0 and v_used + p_permits <= p_limit,
         concat('p ', (v_grace_ends + 999) div 1000, ' ', v_now div 1000), 'n');
       leave decide;
+    end if;
+    if v_only = '' then
+      update {buckets} set `key` = p_key, used = if(v_token > 0, p_permits, null), waits_from = v_arrival + 1, next_expiry = v_expires,
+          counted = v_now
+        where bucket = p_bucket;
+    elseif v_only <> p_key then
+      update {buckets} set form = 'table' where bucket = p_bucket;
     end if;
     insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted) values (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit,

@@ -32,11 +32,12 @@ begin
   if v_form = 'lone' then
     insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted)
-      select id, `key`, 1, bucket, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count,
+      select id, `key`, created, bucket, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count,
         floor, inbox, wait, label, created, created from {buckets} where bucket = p_bucket;
-    update {buckets} set form = 'table', used = permits, waits_from = 2, next_expiry = expires, counted = created where bucket = p_bucket;
+    update {buckets} set form = 'queue', used = permits, waits_from = created + 1, next_expiry = expires, counted = created
+      where bucket = p_bucket;
   elseif v_form = 'free' then
     -- from now on only a release that leaves nothing behind makes the bucket free
-    update {buckets} set form = 'table' where bucket = p_bucket;
+    update {buckets} set form = 'queue', `key` = '' where bucket = p_bucket;
   end if;
 end

@@ -37,7 +37,7 @@ begin
       insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
         floor, inbox, wait, label, created, granted) values (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl,
         v_expires, p_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, v_now);
-      update {buckets} set last_token = greatest(last_token, p_token + p_count - 1), used = null where bucket = p_bucket;
+      update {buckets} set last_token = greatest(last_token, p_token + p_count - 1), form = 'table', used = null where bucket = p_bucket;
       call {order_holders}(p_key, p_bucket, v_now);
     end if;
     set v_token = 0;
