@@ -7,11 +7,13 @@ import { resolveLocation, validateLocation } from "./options.ts";
 import { IS_READ_ONLY } from "./read-only.ts";
 import { ROW_WORDS } from "./row-format.ts";
 import ADD_TOMBSTONE from "./sql/add_tombstone.sql";
+import BEGIN_TRANSACTION from "./sql/begin_transaction.sql";
 import CHECK_DATA_LOSS from "./sql/check_data_loss.sql";
 import CHECK_IDENTITY from "./sql/check_identity.sql";
 import CLAIM from "./sql/claim.sql";
 import CLAIM_QUEUED from "./sql/claim_queued.sql";
 import DETACH from "./sql/detach.sql";
+import END_TRANSACTION from "./sql/end_transaction.sql";
 import LIST from "./sql/list.sql";
 import LOCK_BUCKET from "./sql/lock_bucket.sql";
 import ORDER_HOLDERS from "./sql/order_holders.sql";
@@ -30,7 +32,7 @@ import WALK from "./sql/walk.sql";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 16;
+export const REVISION = 17;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
@@ -71,12 +73,14 @@ function quoteName(name: string): string {
   return `\`${name.replaceAll("`", "``")}\``;
 }
 
-/** The words of statements that are no names. */
+/** The words of statements that are no names: values, and what several procedures have in common. */
 const CONSTANTS: Readonly<Record<string, string>> = {
   revision: `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`,
   now: NOW,
   lease_now: LEASE_NOW,
   is_read_only: IS_READ_ONLY,
+  begin_transaction: BEGIN_TRANSACTION,
+  end_transaction: END_TRANSACTION,
   ...ROW_WORDS,
 };
 

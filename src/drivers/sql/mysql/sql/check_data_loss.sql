@@ -6,17 +6,10 @@ sql security invoker modifies sql data comment '{revision}'
 begin
   declare v_id varbinary(64);
   declare v_now, v_grace_ends bigint;
-  set transaction isolation level read committed;
-  start transaction read write;
-  begin
-    declare exit handler for sqlexception begin
-      rollback and no chain no release;
-      resignal;
-    end;
+  {begin_transaction}
     set v_now = {now};
     select id into v_id from {claims} limit 1;
     call {check_identity}(p_max_ttl, v_now, true, false, v_grace_ends);
-    commit and no chain no release;
-  end;
+  {end_transaction}
   select convert((greatest(v_grace_ends - v_now, 0) + 999) div 1000 using ascii) as reply;
 end

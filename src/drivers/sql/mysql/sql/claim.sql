@@ -15,14 +15,7 @@ create procedure {claim}(
 sql security invoker modifies sql data comment '{revision}'
 begin
   declare v_now bigint;
-  -- fails inside an open transaction, which is not ours to commit or to roll back, so this precedes the handler
-  set transaction isolation level read committed;
-  start transaction read write;
-  begin
-    declare exit handler for sqlexception begin
-      rollback and no chain no release;
-      resignal;
-    end;
+  {begin_transaction}
     -- before the lock: a lease that ends early by the time of a wait for it ends by the caller's clock, too, which began when it sent
     -- the call. NULL in a session that lock_bucket refuses, so no row is found
     set v_now = {lease_now};
@@ -40,6 +33,5 @@ begin
       call {claim_queued}(p_inbox, p_lock_wait, p_id, p_key, p_bucket, p_permits, p_limit, p_ttl, p_count, p_floor, p_wait, p_recall, p_label,
         p_max_ttl);
     end if;
-    commit and no chain no release;
-  end;
+  {end_transaction}
 end

@@ -12,13 +12,7 @@ begin
   declare v_at int default 1;
   declare v_bucket, v_locked smallint default -1;
   declare v_last, v_now, v_ttl bigint;
-  set transaction isolation level read committed;
-  start transaction read write;
-  begin
-    declare exit handler for sqlexception begin
-      rollback and no chain no release;
-      resignal;
-    end;
+  {begin_transaction}
     while v_at < length(p_rows) do
       set v_row = substring(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id}, v_ttl = null;
       if v_bucket <> v_locked then
@@ -34,7 +28,6 @@ begin
         update {buckets} set used = null where bucket = v_bucket;
       end if;
     end while;
-    commit and no chain no release;
-  end;
+  {end_transaction}
   select convert(v_flags using ascii) as reply;
 end

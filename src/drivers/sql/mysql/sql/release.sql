@@ -12,13 +12,7 @@ begin
   declare v_bucket smallint;
   declare v_id varbinary(64);
   declare v_is_released boolean default false;
-  set transaction isolation level read committed;
-  start transaction read write;
-  begin
-    declare exit handler for sqlexception begin
-      rollback and no chain no release;
-      resignal;
-    end;
+  {begin_transaction}
     -- Most calls release one claim that has no other claim in its bucket, so no claim waits for it. One statement is enough: the update
     -- locks the row of the bucket, checks that the claim is in it, and removes it
     if p_max_ttl = 0 and length(p_rows) = {row_width} and not {row_flag} then
@@ -29,6 +23,5 @@ begin
       set v_is_released = row_count() = 1;
     end if;
     if not v_is_released then call {release_rows}(p_inbox, p_lock_wait, p_rows, p_max_ttl); end if;
-    commit and no chain no release;
-  end;
+  {end_transaction}
 end

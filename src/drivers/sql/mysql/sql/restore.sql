@@ -17,13 +17,7 @@ begin
   declare v_now, v_last, v_grace_ends, v_arrival, v_expires bigint;
   declare v_token bigint default 0;
   declare v_count int;
-  set transaction isolation level read committed;
-  start transaction read write;
-  begin
-    declare exit handler for sqlexception begin
-      rollback and no chain no release;
-      resignal;
-    end;
+  {begin_transaction}
     call {lock_bucket}(p_bucket, p_lock_wait, v_last, v_now);
     select token into v_token from {claims} where id = p_id;
     call {check_identity}(p_max_ttl, v_now, true, true, v_grace_ends);
@@ -42,8 +36,7 @@ begin
     end if;
     set v_token = 0;
     select state, token, token_count into v_state, v_token, v_count from {claims} where id = p_id and expires > v_now;
-    commit and no chain no release;
-  end;
+  {end_transaction}
   select case
     when v_state = 'r' then 'n revoked'
     when v_token > 0 then concat('h ', v_token, ' ', v_count, ' ', p_ttl, ' ', v_now div 1000, ' ', (v_grace_ends + 999) div 1000)

@@ -15,13 +15,7 @@ begin
   declare v_is_stale boolean;
   declare v_grace_ends bigint default 0;
   declare v_pushes longblob default '';
-  set transaction isolation level read committed;
-  start transaction read write;
-  begin
-    declare exit handler for sqlexception begin
-      rollback and no chain no release;
-      resignal;
-    end;
+  {begin_transaction}
     call {lock_bucket}(p_bucket, p_lock_wait, v_last, v_now);
     select id, inbox, permits, ttl * 1000 into v_id, v_inbox, v_permits, v_ttl from {claims} force index (by_key)
       where `key` = p_key and token > 0 and p_token between token and token + token_count - 1 and expires > v_now
@@ -35,8 +29,7 @@ begin
     elseif v_id is not null then
       update {claims} set state = 'r' where id = v_id;
     end if;
-    commit and no chain no release;
-  end;
+  {end_transaction}
   if v_inbox = p_inbox then set v_pushes = concat('\n', v_id, v_pushes); end if;
   select convert(concat(if(v_id is null, '0', '1'), v_pushes) using ascii) as reply;
 end
