@@ -6,6 +6,7 @@ import { resolveLocation, validateLocation } from "./options.ts";
 import ADD_TOMBSTONE from "./sql/add_tombstone.sql";
 import CHECK_DATA_LOSS from "./sql/check_data_loss.sql";
 import CLAIM from "./sql/claim.sql";
+import CLAIM_QUEUED from "./sql/claim_queued.sql";
 import DETACH from "./sql/detach.sql";
 import ENCODE_ANSWER from "./sql/encode_answer.sql";
 import LIST from "./sql/list.sql";
@@ -33,7 +34,7 @@ import WALK from "./sql/walk.sql";
  * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 10;
+export const REVISION = 11;
 
 /**
  * The oldest revision of a library that can call the functions: raise it to REVISION when parameters change, or when a reply
@@ -72,6 +73,7 @@ const FUNCTIONS: readonly string[] = [
   RECHECK_AT,
   RESTART_LEASE,
   SWEEP,
+  CLAIM_QUEUED,
   CLAIM,
   RENEW,
   RELEASE,
