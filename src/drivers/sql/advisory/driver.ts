@@ -1,12 +1,14 @@
 /**
- * Advisory locks of a database as a store, without a table: a lock belongs to a session of the server, and ends with it. This
- * file is what is the same for all databases; dialect.ts says what one must do.
+ * Advisory locks of a database as a store, without a table: a lock belongs to a session of the server, and ends with
+ * it. This file is what is the same for all databases; dialect.ts says what one must do.
  *
- * A claim is tried on the connection that all locks share. If the lock is not free, the first waiting claim of this process waits
- * for it on a connection of its own, which keeps the lock until it is released; the others wait behind it in this process.
+ * A claim is tried on the connection that all locks share. If the lock is not free, the first waiting claim of this
+ * process waits for it on a connection of its own, which keeps the lock until it is released; the others wait behind it
+ * in this process.
  *
  * Invariants
- * I1 One lock has at most one exclusive claim of this process on the shared session: LockQueue.admits(), within LockQueue.serialize().
+ * I1 One lock has at most one exclusive claim of this process on the shared session: LockQueue.admits(), within
+ *    LockQueue.serialize().
  * I2 A claim is held only while its session is alive (Session). When the session ends, its holders are told at once.
  * I3 A lock that no claim wants any more is unlocked before release() resolves, or its session is closed.
  * I4 After an error that may have left a lock behind, the session is closed: the server frees what it had.
@@ -375,7 +377,9 @@ class AdvisoryDriver implements Driver {
     return entry;
   }
 
-  /** Ends what a forgotten claim has at the server. Returns whether it still had its lock, or its place in the queue. */
+  /**
+   * Ends what a forgotten claim has at the server. Returns whether it still had its lock, or its place in the queue.
+   */
   async #end(entry: Entry | undefined): Promise<boolean> {
     if (entry === undefined) return false;
     if (entry.hold !== null) return (await this.#unlock(entry.hold.session, [entry]))[0] === true;

@@ -1,6 +1,6 @@
 /**
- * The claims of this process for one lock of the server. The server lets a session take a lock that it has once more, so claims
- * that share a connection have to exclude each other here.
+ * The claims of this process for one lock of the server. The server lets a session take a lock that it has once more,
+ * so claims that share a connection have to exclude each other here.
  */
 
 import type { Answer, Claim } from "../../../spi/driver.ts";

@@ -1,6 +1,6 @@
 /**
- * The claims of this process: an entry for each, from its first call until its end, in the queue of its lock. What the server does
- * for them is the driver's matter (driver.ts).
+ * The claims of this process: an entry for each, from its first call until its end, in the queue of its lock. What the
+ * server does for them is the driver's matter (driver.ts).
  */
 
 import type { Answer, Claim, ClaimId, ClaimView, ListOptions, ListQuery, Page } from "../../../spi/driver.ts";

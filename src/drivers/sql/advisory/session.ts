@@ -36,22 +36,26 @@ const END_MS = 5_000;
 const END_RETRY_MS = 5;
 
 /**
- * alive   `confirmedAt`: when the last statement was sent that has been answered. The server counts from its end, which is later. Without
- *         one within the last sessionMs the server may have ended the session.
- * ended   The connection has ended, or is being ended: no further statement is sent. It stays so. `ending` settles when the connection
- *         is closed, and the session does not have the locks any more; it never rejects. `hasMetAnother`: a statement met another session.
+ * alive   `confirmedAt`: when the last statement was sent that has been answered. The server counts from its end, which
+ *         is later. Without one within the last sessionMs the server may have ended the session.
+ * ended   The connection has ended, or is being ended: no further statement is sent. It stays so. `ending` settles when
+ *         the connection is closed, and the session does not have the locks any more; it never rejects.
+ *         `hasMetAnother`: a statement met another session.
  */
 type SessionState =
   | { readonly at: "alive"; confirmedAt: number }
   | { readonly at: "ended"; readonly ending: Promise<void>; readonly hasMetAnother: boolean };
 
 /**
- * A session of the server on a connection of its own. Each statement that locks, unlocks or renews does so only in the session that
- * open() has marked; the first one that meets another session ends it.
+ * A session of the server on a connection of its own. Each statement that locks, unlocks or renews does so only in the
+ * session that open() has marked; the first one that meets another session ends it.
  */
 export class Session {
   readonly #mark: SessionMark;
-  /** By this time the server has begun the session: a pooler begins one only when a client connection sends its first statement. */
+  /**
+   * By this time the server has begun the session: a pooler begins one only when a client connection sends its first
+   * statement.
+   */
   readonly #knownSince: number;
   readonly #onEnd: (session: Session) => void;
   /** The server ends the session with the connection: no pooler is in between. */
@@ -166,8 +170,9 @@ export class Session {
   }
 
   /**
-   * The pooler keeps the session, and gives it to other clients: it must not keep the locks, nor the settings. After the statement in
-   * progress, which may have taken a lock; one that waits for longer than END_MS is closed by the pooler with its session.
+   * The pooler keeps the session, and gives it to other clients: it must not keep the locks, nor the settings. After
+   * the statement in progress, which may have taken a lock; one that waits for longer than END_MS is closed by the
+   * pooler with its session.
    */
   #endShared(hasMetAnother: boolean): Promise<void> {
     const { clock } = this.#context;
@@ -207,7 +212,10 @@ export class Session {
     return this.#run(this.#context.timeouts, true, work);
   }
 
-  /** Runs it when all earlier statements have ended. Without an answer the state of the connection is unknown, so it is closed. */
+  /**
+   * Runs it when all earlier statements have ended. Without an answer the state of the connection is unknown, so it is
+   * closed.
+   */
   #run<T>(
     timeouts: CallTimeouts,
     confirms: boolean,

@@ -6,7 +6,10 @@ export class StatementQueue {
   #isBusy = false;
   readonly #waiting: (() => void)[] = [];
 
-  /** Calls `send` when all earlier statements have ended: at once if none is in progress. It calls next() when its own has ended. */
+  /**
+   * Calls `send` when all earlier statements have ended: at once if none is in progress. It calls next() when its own
+   * has ended.
+   */
   add(send: () => void): void {
     if (this.#isBusy) {
       this.#waiting.push(send);

@@ -1,4 +1,5 @@
-/* check_data_loss.sql — looks whether data was lost, and begins a grace period then (option guardDataLoss). When a driver opens.
+/* check_data_loss.sql — looks whether data was lost, and begins a grace period then (option guardDataLoss). When a
+   driver opens.
    in       p_max_ttl: the caller's longest ttl in ms
    returns  reply: how many ms are left of a grace period, 0: none is running */
 create procedure {check_data_loss}(in p_max_ttl bigint)

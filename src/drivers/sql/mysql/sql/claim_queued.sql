@@ -1,5 +1,5 @@
-/* claim_queued.sql — the part of claim.sql for every case: other claims of the bucket, a claim that is known, a grace period. The caller
-   has begun the transaction, and commits it.
+/* claim_queued.sql — the part of claim.sql for every case: other claims of the bucket, a claim that is known, a grace
+   period. The caller has begun the transaction, and commits it.
    in       as claim.sql
    returns  as claim.sql
    cost     O(admitted + expired rows of the key) */
@@ -53,7 +53,8 @@ begin
         leave decide;
       end if;
     end if;
-    -- a floor at the last token is fine wherever the clock is: after it has stepped back, floors are the tokens of earlier grants
+    -- a floor at the last token is fine wherever the clock is: after it has stepped back, floors are the tokens of
+    -- earlier grants
     if p_floor > v_now + 86400000000 and p_floor > v_last + 1 then set v_reply = 'f'; leave decide; end if;
     set v_used = 0, v_expires = v_now + p_ttl * 1000;
     if v_arrival is not null then
@@ -66,7 +67,8 @@ begin
     -- restates the admission rule, and, below, restates the token rule
     if v_grace_ends = 0 and v_front is null and v_used + p_permits <= p_limit then
       set v_token = greatest(v_last + 1, p_floor, v_now);
-      -- if another program has deleted the rows of the key, the numbers of the bucket's row are out of date. Without numbers `used` stays NULL
+      -- if another program has deleted the rows of the key, the numbers of the bucket's row are out of date. Without
+      -- numbers `used` stays NULL
       update {buckets} set last_token = v_token + p_count - 1,
           used = if(`key` = p_key, if(v_is_first, null, used + p_permits), used),
           waits_from = if(`key` = p_key, v_arrival + 1, waits_from),
@@ -88,9 +90,9 @@ begin
     insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted) values (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit,
       'o', p_ttl, v_expires, v_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, if(v_token > 0, v_now, null));
-    -- rows of processes that died stay if their keys are not used again, and behind a claim that waits for long, where each walk
-    -- ends. One claim in 16 removes those that follow its own row in the order of ids, up to the first live one, and after the last
-    -- row the first ones
+    -- rows of processes that died stay if their keys are not used again, and behind a claim that waits for long, where
+    -- each walk ends. One claim in 16 removes those that follow its own row in the order of ids, up to the first live
+    -- one, and after the last row the first ones
     if substring(p_id, 9, 1) < '4' then
       set v_neighbour = p_id, v_sweeps = 0;
       sweep: while v_sweeps < 32 do

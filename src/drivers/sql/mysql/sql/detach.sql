@@ -1,6 +1,7 @@
-/* detach.sql — detaches held claims: their leases run to the full ttl, or to p_left, and the way they end is kept as a tombstone.
-   in       p_lock_wait: the longest wait for a lock, in seconds; p_left: milliseconds, NULL: the ttl; p_rows: the claims in order
-            of their buckets (row-format.ts)
+/* detach.sql — detaches held claims: their leases run to the full ttl, or to p_left, and the way they end is kept as a
+   tombstone.
+   in       p_lock_wait: the longest wait for a lock, in seconds; p_left: milliseconds, NULL: the ttl; p_rows: the
+            claims in order of their buckets (row-format.ts)
    returns  reply: "1" for each claim that was held, else "0"
    cost     an index probe a claim */
 create procedure {detach}(in p_lock_wait int, in p_left bigint, in p_rows longblob)

@@ -1,9 +1,9 @@
-/* lock_bucket.sql — locks the row of a bucket until the transaction ends, and moves the claim that the row itself has into {claims}: all
-   that follows finds claims there only. A procedure that locks several does so in ascending order, so no two calls wait for
-   each other (I4).
+/* lock_bucket.sql — locks the row of a bucket until the transaction ends, and moves the claim that the row itself has
+   into {claims}: all that follows finds claims there only. A procedure that locks several does so in ascending order,
+   so no two calls wait for each other (I4).
    in    p_bucket; p_lock_wait: the longest wait, in seconds
-   out   o_last: the highest token of the bucket; o_now: the time in microseconds, read after the lock: a call that waited must
-         not use an older time
+   out   o_last: the highest token of the bucket; o_now: the time in microseconds, read after the lock: a call that
+         waited must not use an older time
    cost  one index probe; two if the row is locked; two rows if the bucket was free or had one claim */
 create procedure {lock_bucket}(in p_bucket smallint, in p_lock_wait int, out o_last bigint, out o_now bigint)
 sql security invoker modifies sql data comment '{revision}'

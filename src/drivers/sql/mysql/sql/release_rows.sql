@@ -1,5 +1,5 @@
-/* release_rows.sql — the part of release.sql for every case: several claims, a claim with others in its bucket, one that has ended. The
-   caller has begun the transaction, and commits it.
+/* release_rows.sql — the part of release.sql for every case: several claims, a claim with others in its bucket, one
+   that has ended. The caller has begun the transaction, and commits it.
    in       as release.sql
    returns  as release.sql
    cost     a walk (walk.sql) of each key, and a few index probes for each claim */
@@ -47,8 +47,8 @@ begin
       set v_behind = coalesce(v_front, nullif(v_used, 0)), v_touched = null, v_freed = 0;
       select form = 'queue' into v_is_one_key from {buckets} where bucket = v_bucket;
     end if;
-    -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it. If all its
-    -- claims have the key of the walk, which has found none, none is looked for: that visits deleted rows
+    -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it.
+    -- If all its claims have the key of the walk, which has found none, none is looked for: that visits deleted rows
     if {row_ends_bucket} and v_behind is null
       and (v_is_one_key or not exists (select 1 from {claims} where bucket = v_bucket))
     then

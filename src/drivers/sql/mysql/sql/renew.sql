@@ -1,9 +1,10 @@
-/* renew.sql — restarts the leases of claims, held and waiting alike, and answers for each. Most calls only ask whether a claim
-   still waits, so what the rows say is the answer, without a lock, if the lease was restarted lately and nothing in the
-   queue is to be done. The first claim for which that is not so, and those behind it, are answered under the locks of their
-   buckets: then there is always an answer.
-   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
-            buckets (row-format.ts), with a flag: it asks to be recalled; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+/* renew.sql — restarts the leases of claims, held and waiting alike, and answers for each. Most calls only ask whether
+   a claim still waits, so what the rows say is the answer, without a lock, if the lease was restarted lately and
+   nothing in the queue is to be done. The first claim for which that is not so, and those behind it, are answered under
+   the locks of their buckets: then there is always an answer.
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of
+            their buckets (row-format.ts), with a flag: it asks to be recalled; p_max_ttl: the longest ttl in ms, 0:
+            guardDataLoss is off
    returns  replies: for each claim "<id> <reply>" on a line of its own, in any order; replies as in claim.sql, or
             "r ..." instead of "h ...": held, and recalled, since another claim waits;
             "b <end in ms>": unknown, or expired, in a grace period: if it was held, the caller may restore it

@@ -1,8 +1,8 @@
-/* restore.sql — puts a claim back that was held when data was lost, with its token (option guardDataLoss). The caller knows that it
-   held it, and that the lease had not ended: if no grace period is running, that proves a loss, and one begins. A claim that waits
-   here is restored, too: its grant may be what was lost.
-   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_max_ttl: the longest ttl in ms; the fields
-            of the claim, and its token
+/* restore.sql — puts a claim back that was held when data was lost, with its token (option guardDataLoss). The caller
+   knows that it held it, and that the lease had not ended: if no grace period is running, that proves a loss, and one
+   begins. A claim that waits here is restored, too: its grant may be what was lost.
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_max_ttl: the longest ttl in
+            ms; the fields of the claim, and its token
    returns  reply: as claim.sql
    cost     that of order_holders.sql, which keeps conflicting claims apart (I1) */
 create procedure {restore}(

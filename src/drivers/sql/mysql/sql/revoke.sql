@@ -1,8 +1,9 @@
-/* revoke.sql — revokes a held claim: from now on it is answered "n revoked" and keeps its place until it is released or its
-   lease ends; with p_at_once it is removed.
-   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_key, p_bucket; p_token: any of the claim's tokens;
-            p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
-   returns  reply: "1" if there was such a claim, else "0"; then pushes as in release.sql, and "<id>" if the claim has the caller's inbox
+/* revoke.sql — revokes a held claim: from now on it is answered "n revoked" and keeps its place until it is released or
+   its lease ends; with p_at_once it is removed.
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_key, p_bucket; p_token: any
+            of the claim's tokens; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+   returns  reply: "1" if there was such a claim, else "0"; then pushes as in release.sql, and "<id>" if the claim has
+            the caller's inbox
    cost     O(admitted + expired rows of the key) */
 create procedure {revoke}(
   in p_inbox varbinary(64), in p_lock_wait int, in p_key varbinary(512), in p_bucket smallint, in p_token bigint, in p_at_once boolean,

@@ -1,20 +1,20 @@
 /* claim.sql — makes a claim, or finds it by its id, and answers whether it is held. One round trip.
 
-   Case                                                     What happens                                        Returns
-   it does not wait, and it does not fit beside the others  nothing is locked or written                        "n"
-   its key has no claims                                    two statements: tokens, and the row of the claim    "h ..."
-   every other one                                          claim_queued.sql
+   Case                                                What happens                                Returns
+   it does not wait, and does not fit                  nothing, and without a lock                 "n"
+   its key has no claims                               two statements: tokens, and its row         "h ..."
+   every other one                                     claim_queued.sql
 
-   Parameters  id, key, the key's bucket, permits, limit, ttl in ms, tokens, floor, wait, label, inbox; the longest ttl in ms
-               (0: guardDataLoss is off); recall: see schema.sql
-   Returns     "h <token> <tokens> <remaining ms> <store ms>" | "w <remaining ms> <recheck ms> <store ms>" | "n [end reason]" |
-               "f": the floor is more than a day ahead of the clock | "p <end in ms> <store ms>": not granted because of a grace
-               period, in which "h" and "w" have its end as another field; then a line for each grant to another claim of the
-               inbox, and for each recall of one
+   Parameters  id, key, the key's bucket, permits, limit, ttl in ms, tokens, floor, wait, label, inbox; the longest ttl
+               in ms (0: guardDataLoss is off); recall: see schema.sql
+   Returns     "h <token> <tokens> <remaining ms> <store ms>" | "w <remaining ms> <recheck ms> <store ms>" | "n [end
+               reason]" | "f": the floor is more than a day ahead of the clock | "p <end in ms> <store ms>": not granted
+               because of a grace period, in which "h" and "w" have its end as another field; then a line for each grant
+               to another claim of the inbox, and for each recall of one
 
    Invariants of the two statements
-   - The update takes the place of lock_buckets: it locks the bucket's row, and the clock is read after it. What else lock_buckets
-     does is done before it.
+   - The update takes the place of lock_buckets: it locks the bucket's row, and the clock is read after it. What else
+     lock_buckets does is done before it.
    - Without the bucket's row there is no token, and without a token no insert.
    - The insert is a later statement, so it sees everything that the lock's last owner has committed.
    - If the key has a claim after all, the token stays unused: claim_queued may grant others before this claim. */

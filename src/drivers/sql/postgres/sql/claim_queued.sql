@@ -1,14 +1,14 @@
-/* claim_queued.sql — the part of claim.sql for every case: other claims of the key, a claim that is known, a grace period. Locks the
-   bucket.
+/* claim_queued.sql — the part of claim.sql for every case: other claims of the key, a claim that is known, a grace
+   period. Locks the bucket.
 
-   Case                                                     What happens                                        Returns
-   the claim is known                                       its lease is restarted (restart_lease.sql)          its answer
-   it has a tombstone                                       nothing                                             "n <reason>"
-   its floor is too far ahead                               nothing                                             "f"
-   it fits behind the others, and nothing is paused         tokens, and its row                                 "h ..."
-   it does not fit, and waits                               its row; holders may be recalled                    "w ..."
-   it does not fit, and does not wait                       nothing                                             "n"
-   a grace period, and it does not wait                     nothing                                             "p ..."
+   Case                                                What happens                                Returns
+   the claim is known                                  its lease is restarted (restart_lease.sql)  its answer
+   it has a tombstone                                  nothing                                     "n <reason>"
+   its floor is too far ahead                          nothing                                     "f"
+   it fits behind the others, outside a grace period   tokens, and its row                         "h ..."
+   it does not fit, and waits                          its row; holders may be recalled            "w ..."
+   it does not fit, and does not wait                  nothing                                     "n"
+   it would fit outside a grace period; does not wait  nothing                                     "p ..."
 
    Parameters  as claim.sql
    Returns     as claim.sql
