@@ -41,7 +41,7 @@ const MAY_WAIT_WITHOUT_BOUND: readonly Exception[] = [
 /** Data attached to an object from outside hides who owns it and how long it lives: a field or a Map shows both. */
 const MAY_HAVE_WEAK_COLLECTIONS: readonly Exception[] = [
   {
-    within: "src/drivers/sql/advisory/driver.ts",
+    within: "src/drivers/sql/advisory/own-claims.ts",
     reason: "a late call may come after the end of a claim, which would be kept by its id for ever",
   },
   {

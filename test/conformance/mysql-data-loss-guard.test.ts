@@ -37,7 +37,7 @@ withMariaDb((server) => {
     await emptyTables(store);
     await markLongInUse(store);
     // the same as the first use
-    if (isPaused) await store.query("update holdfast_3_identity set created = '', sequence = 0");
+    if (isPaused) await store.query("update holdfast_4_identity set created = '', sequence = 0");
     return {
       driver: () => guardedDriver(store),
       inspect: () => findMySqlViolations((text) => store.query(text), { isPaused }),

@@ -153,14 +153,14 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "on PostgreSQL, a first waiter that does not notify the holder",
-    file: "src/drivers/sql/postgres/sql/claim.sql",
-    find: "      v_pushes := {recall_holders}(p_key, p_inbox, v_pushes);\n      v_next_expiry",
-    replace: "      v_next_expiry",
+    file: "src/drivers/sql/postgres/sql/claim_queued.sql",
+    find: "    v_pushes := {recall_holders}(p_key, p_inbox, v_pushes);\n    v_next_expiry",
+    replace: "    v_next_expiry",
     tests: "test/integration/postgres/recall.test.ts",
   },
   {
     name: "on PostgreSQL, a notification for each waiter",
-    file: "src/drivers/sql/postgres/sql/claim.sql",
+    file: "src/drivers/sql/postgres/sql/claim_queued.sql",
     find: "if v_token = 0 and w.blocked_at is null and w.is_recallable then",
     replace: "if v_token = 0 and w.is_recallable then",
     tests: "test/integration/postgres/recall.test.ts",
@@ -443,8 +443,15 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/mysql/sql/release_rows.sql",
     name: "on MariaDB, a bucket that counts as free while another key of it is held",
-    find: " and not exists (select 1 from {claims} where bucket = v_bucket)",
-    replace: "",
+    find: "not exists (select 1 from {claims} where bucket = v_bucket)",
+    replace: "true",
+    tests: "test/integration/mysql/lone-claims.test.ts",
+  },
+  {
+    file: "src/drivers/sql/mysql/sql/claim_queued.sql",
+    name: "on MariaDB, a bucket that counts as the queue of one key while another key of it has claims",
+    find: "update {buckets} set form = 'table' where bucket = p_bucket;",
+    replace: "do 0;",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
@@ -631,7 +638,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "on PostgreSQL, permits that a grant does not count",
-    file: "src/drivers/sql/postgres/sql/claim.sql",
+    file: "src/drivers/sql/postgres/sql/claim_queued.sql",
     find: "used = used + p_permits,",
     replace: "used = used,",
     tests: "test/integration/postgres/call-cost.test.ts",
@@ -702,8 +709,8 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "an advisory lock that a statement takes while its session ends in a pooler",
     file: "src/drivers/sql/advisory/session.ts",
-    find: "if (this.#isDirect) this.#connection.release(true)",
-    replace: "if (this.#isDirect || this.#isBusy) this.#connection.release(true)",
+    find: "    if (!this.#isDirect) return this.#endShared(false);\n",
+    replace: "",
     tests: "test/integration/postgres/advisory-pooler.test.ts",
   },
   {
@@ -744,14 +751,14 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "postgres.js, a claim inside a transaction that other code has left open",
     file: "src/drivers/sql/clients/postgres-js.ts",
-    find: "if (isChecked && !isTrue(results.at(-1))) throw createLeftOpenError();",
+    find: 'if (check !== "none" && !(await isConfirmed(results))) throw createLeftOpenError();',
     replace: "",
     tests: "test/integration/postgres/leaked-transactions.test.ts",
   },
   {
     name: "postgres.js, a transaction that has failed and stays in the pool",
     file: "src/drivers/sql/clients/postgres-js.ts",
-    find: "if (isChecked && !isEnded && (await isLeftOpen())) throw createLeftOpenError();",
+    find: 'if (check !== "none" && !isEnded && (await isLeftOpen())) throw createLeftOpenError();',
     replace: "",
     tests: "test/integration/postgres/leaked-transactions.test.ts",
   },
@@ -765,7 +772,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "an advisory lock that a call takes after its claim has ended",
     file: "src/drivers/sql/advisory/driver.ts",
-    find: "    if (ended !== undefined) return ended;\n",
+    find: "    if (end !== undefined) return end;\n",
     replace: "",
     tests: "test/integration/postgres/advisory-claims.test.ts",
   },

@@ -1,21 +1,24 @@
 /**
- * When each call of a session asks the pool for a connection. The states of a call are described in call.ts: this file moves it from
- * "queued" to "throttled" and "asking".
+ * When each call of a session asks the pool for a connection. The states of a call are described in call.ts: this file
+ * moves it from "queued" to "throttled" and "asking".
  *
- * Calls that lock the same bucket row are sent one after another, since the database runs them so anyway. Waiting here they need one
- * connection of the pool and not one each, and the pool serves other buckets and the user's own statements.
- * - The next call for a bucket starts when the current one is over, or after NEARBY_ALONE_MS, or after REMOTE_ALONE_MS if the database is not
- *   known to be nearby: a call that is stuck, or has no connection yet, delays the next one by no more.
+ * Calls that lock the same bucket row are sent one after another, since the database runs them so anyway. Waiting here
+ * they need one connection of the pool and not one each, and the pool serves other buckets and the user's own
+ * statements.
+ * - The next call for a bucket starts when the current one is over, or after NEARBY_ALONE_MS, or after REMOTE_ALONE_MS
+ *   if the database is not known to be nearby: a call that is stuck, or has no connection yet, delays the next one by
+ *   no more.
  * - While calls for a bucket are queued, another one is current, or the next one starts in a microtask.
  * - The kinds of calls alternate (call-kinds.ts). Within a kind the order is kept.
  *
- * A program may make hundreds of `claim` calls at once, and a pool serves in order, while one call renews or releases many claims. So
- * claims ask a few at a time, and all others at once: leases do not end because their renewals wait behind a burst of claims.
+ * A program may make hundreds of `claim` calls at once, and a pool serves in order, while one call renews or releases
+ * many claims. So claims ask a few at a time, and all others at once: leases do not end because their renewals wait
+ * behind a burst of claims.
  * - At most MAX_ASKING of the claims are asking.
  * - While one is throttled, MAX_ASKING others are asking: no connection of the pool is idle for lack of calls.
  *
- * Calls that time out together leave one by one: none of them may start because another one has left, so whatever follows a call
- * starts in a microtask.
+ * Calls that time out together leave one by one: none of them may start because another one has left, so whatever
+ * follows a call starts in a microtask.
  */
 
 import type { Clock, Timer } from "../../util/clock.ts";
@@ -23,15 +26,18 @@ import { runInMicrotask } from "../../util/microtask.ts";
 import type { CallKind } from "./call-kinds.ts";
 import { listKindsAfter } from "./call-kinds.ts";
 
-/** How long a call to a remote database keeps the next one waiting. Such calls overlap, since most of their time is spent on the network. */
+/**
+ * How long a call to a remote database keeps the next one waiting. Such calls overlap, since most of their time is
+ * spent on the network.
+ */
 export const REMOTE_ALONE_MS = 10;
 /** The same for a database nearby: longer than most calls take, also those that wait for a row or for the disk. */
 export const NEARBY_ALONE_MS = 50;
 /** The database counts as nearby if its fastest call took no longer. */
 const NEARBY_MS = 5;
 /**
- * As few as possible, since a renewal waits for their statements, too. With one, a pool would open its connections one after
- * another.
+ * As few as possible, since a renewal waits for their statements, too. With one, a pool would open its connections one
+ * after another.
  */
 const MAX_ASKING = 2;
 

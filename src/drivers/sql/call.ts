@@ -1,20 +1,21 @@
 /**
- * One call to a database server: statements on one connection of the user's pool. It takes a connection, runs and returns the connection, so
- * nothing is held between calls.
+ * One call to a database server: statements on one connection of the user's pool. It takes a connection, runs and
+ * returns the connection, so nothing is held between calls.
  *
  *   queued ──► throttled ──► asking ──► sent ──► over        "throttled" is for claims only
  *
  * queued      Other calls for its bucket are in its way.
  * throttled   So many other claims are asking that this one may not (call-scheduler.ts).
  * asking      It has asked the pool for a connection.
- * sent        It has a connection, and the database may execute it. A server that has become a standby may leave its connections open, and
- *             refuses every call on them: it has executed nothing. Such a connection is closed, and the call, which stays "sent", goes on
- *             with another one, since new ones lead to the primary.
- * over        It has an answer, or an error, or was given up, which it can be in each state: it has timed out, its claim was
- *             released, or the driver was closed. It has returned its connection, and sends nothing any more.
+ * sent        It has a connection, and the database may execute it. A server that has become a standby may leave its
+ *             connections open, and refuses every call on them: it has executed nothing. Such a connection is closed,
+ *             and the call, which stays "sent", goes on with another one, since new ones lead to the primary.
+ * over        It has an answer, or an error, or was given up, which it can be in each state: it has timed out, its
+ *             claim was released, or the driver was closed. It has returned its connection, and sends nothing any more.
  *
- * What was given up sends nothing: while a pool is exhausted, connections arrive late, and a claim sent then would enter a queue that its
- * client has left. A statement that was already sent may still commit; its connection is closed, because its state is unknown.
+ * What was given up sends nothing: while a pool is exhausted, connections arrive late, and a claim sent then would
+ * enter a queue that its client has left. A statement that was already sent may still commit; its connection is closed,
+ * because its state is unknown.
  */
 
 import type { Clock } from "../../util/clock.ts";
@@ -30,9 +31,13 @@ export interface CallOptions {
   readonly timeoutMs: number;
   /** Whether the connection may be in an open transaction, or broken, after this error: then the pool closes it. */
   readonly isBrokenBy: (error: unknown) => boolean;
-  /** Whether the server that refused the call only reads: it may have been the primary when the connection was opened. */
+  /**
+   * Whether the server that refused the call only reads: it may have been the primary when the connection was opened.
+   */
   readonly isReadOnly: (error: unknown) => boolean;
-  /** Called when a connection broke, could not be opened, is in an unknown state, or leads to a server that only reads. */
+  /**
+   * Called when a connection broke, could not be opened, is in an unknown state, or leads to a server that only reads.
+   */
   readonly onBreak: (isReadOnly: boolean) => void;
   /** Explains an error of the database. */
   readonly explain: (error: unknown) => unknown;
@@ -76,7 +81,10 @@ type CallState = OpenState | { readonly at: "over" };
 const QUEUED: CallState = { at: "queued" };
 const OVER: CallState = { at: "over" };
 
-/** How many connections to a server that only reads a call may meet: as many as pools have unless their users say otherwise. */
+/**
+ * How many connections to a server that only reads a call may meet: as many as pools have unless their users say
+ * otherwise.
+ */
 const MAX_READ_ONLY = 10;
 
 export class Call<T> implements ScheduledCall, CallConnection {

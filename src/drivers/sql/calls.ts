@@ -1,6 +1,7 @@
 /**
- * The calls of a session to a database server: call.ts says what becomes of each, call-scheduler.ts when it is sent. Claims that are given up
- * before they are sent cost nothing (unsent-claims.ts), and releases that wait share a statement (release-batches.ts).
+ * The calls of a session to a database server: call.ts says what becomes of each, call-scheduler.ts when it is sent.
+ * Claims that are given up before they are sent cost nothing (unsent-claims.ts), and releases that wait share a
+ * statement (release-batches.ts).
  */
 
 import type { ClaimId } from "../../spi/driver.ts";

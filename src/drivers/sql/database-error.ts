@@ -23,7 +23,10 @@ export function toOpenError(error: unknown): unknown {
     : error;
 }
 
-/** The messages of failed attempts to several addresses, which Node reports as one error without a message; "": it is none. */
+/**
+ * The messages of failed attempts to several addresses, which Node reports as one error without a message; "": it is
+ * none.
+ */
 export function describeAttempts(error: Error): string {
   const { errors = [] } = error as { readonly errors?: readonly Error[] };
   return errors.map(({ message }) => message).join(", ");

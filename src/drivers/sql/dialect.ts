@@ -1,10 +1,10 @@
 /**
- * What the SQL driver needs of a database: the one file to read before adding a dialect. The driver (driver.ts) does what is the
- * same for all: options, batches, replies, pushes, recheck times, lists and diagnosis. A dialect contains the statements
- * and what its database does differently. docs/design/sql.md describes the tables and the algorithm.
+ * What the SQL driver needs of a database: the one file to read before adding a dialect. The driver (driver.ts) does
+ * what is the same for all: options, batches, replies, pushes, recheck times, lists and diagnosis. A dialect contains
+ * the statements and what its database does differently. docs/design/sql.md describes the tables and the algorithm.
  *
- * All times are microseconds of the database's clock. A dialect has one source of them, which the head of its file names: a clock that neither
- * stands still in a transaction nor follows a setting of the session.
+ * All times are microseconds of the database's clock. A dialect has one source of them, which the head of its file
+ * names: a clock that neither stands still in a transaction nor follows a setting of the session.
  */
 
 import type { Check } from "../../spi/driver.ts";
@@ -80,7 +80,9 @@ export interface ListedRow {
   readonly heldMs: string;
 }
 
-/** The reply to a release: a flag for each claim, and the grants to claims of this process (see DialectEvents.pushed). */
+/**
+ * The reply to a release: a flag for each claim, and the grants to claims of this process (see DialectEvents.pushed).
+ */
 export interface ReleaseReply {
   readonly flags: readonly boolean[];
   readonly pushes: readonly string[];
@@ -89,8 +91,8 @@ export interface ReleaseReply {
 /** The driver's side. Never called from within a call of the dialect. */
 export interface DialectEvents {
   /**
-   * "<id> <token> <tokens> <remaining ms>" is a grant, "<id> recalled" a recall, "<id>" asks for a recheck. `isAnswer`: the
-   * push came over a connection that has been open without a break since the claim was last answered.
+   * "<id> <token> <tokens> <remaining ms>" is a grant, "<id> recalled" a recall, "<id>" asks for a recheck. `isAnswer`:
+   * the push came over a connection that has been open without a break since the claim was last answered.
    */
   pushed(message: string, isAnswer: boolean): void;
   /** A connection broke: that for pushes, one of the pool, or that of a call. */
@@ -99,7 +101,10 @@ export interface DialectEvents {
   missed(): void;
 }
 
-/** An open database. Rows of a batch come sorted by bucket, so that locks are taken in one order; the reply has their order. */
+/**
+ * An open database. Rows of a batch come sorted by bucket, so that locks are taken in one order; the reply has their
+ * order.
+ */
 export interface DialectSession {
   /** Do pushes arrive now? If not, the driver rechecks waiting claims at short intervals. */
   readonly hasPush: boolean;
@@ -115,11 +120,17 @@ export interface DialectSession {
   list(request: ListRequest): Promise<readonly ListedRow[]>;
   /** Reads the claims, waiting and held, that this session has claimed or renewed. Reads all rows. */
   readOwned(): Promise<readonly OwnedRow[]>;
-  /** With guardDataLoss: looks whether data was lost. What is left of a grace period, in milliseconds; 0: none is running. */
+  /**
+   * With guardDataLoss: looks whether data was lost. What is left of a grace period, in milliseconds; 0: none is
+   * running.
+   */
   checkDataLoss(): Promise<number>;
   /** With guardDataLoss: puts held claims back that the database has lost. Replies as those of renew(). */
   restore(rows: readonly RestoreRow[]): Promise<readonly string[]>;
-  /** What of the database matters to locks: version, role, durability, isolation, connections, old row versions, leftovers. */
+  /**
+   * What of the database matters to locks: version, role, durability, isolation, connections, old row versions,
+   * leftovers.
+   */
   diagnose(): Promise<readonly Check[]>;
   close(): Promise<void>;
 }
@@ -128,7 +139,10 @@ export interface DialectSession {
 export interface Dialect {
   /** "postgres", "mysql", "sqlite": the driver's name, which begins its error messages. */
   readonly name: string;
-  /** How often waiting claims are rechecked if pushes do not arrive. Default: every 3 to 25 ms in the first second, then 250 ms. */
+  /**
+   * How often waiting claims are rechecked if pushes do not arrive. Default: every 3 to 25 ms in the first second, then
+   * 250 ms.
+   */
   readonly recheckIntervals?: RecheckIntervals;
   /** What an acknowledged grant survives. */
   readonly durability: "restart" | "failover";

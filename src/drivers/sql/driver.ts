@@ -1,10 +1,10 @@
 /**
- * Databases as a store: a table row for each claim. This file is what is the same for all; dialect.ts says what a database
- * must do, and the folders postgres/, mysql/ and sqlite/ do it.
+ * Databases as a store: a table row for each claim. This file is what is the same for all; dialect.ts says what a
+ * database must do, and the folders postgres/, mysql/ and sqlite/ do it.
  *
  * Invariants (each is kept where it is named in the dialects)
- * I1 The permits of the held rows of a key never exceed the limit of any of them: a row is granted only under the lock of
- *    the key's bucket row, by what was read after that lock was taken.
+ * I1 The permits of the held rows of a key never exceed the limit of any of them: a row is granted only under the lock
+ *    of the key's bucket row, by what was read after that lock was taken.
  * I2 A token is higher than all tokens granted before in its bucket: last_token rises in the transaction of the grant.
  * I3 A row leaves only by release, by expiry on the database's clock, or by revoke; later only a `claim` call without a
  *    tombstone brings its id back.
@@ -43,7 +43,10 @@ import type { SqlOptions } from "./options.ts";
 import { RecheckTimes } from "./recheck.ts";
 import { toBucket } from "./schema.ts";
 
-/** One statement serves all waiting claims of a process, four times a second if their queues have not moved for a second. */
+/**
+ * One statement serves all waiting claims of a process, four times a second if their queues have not moved for a
+ * second.
+ */
 const DEFAULT_RECHECK_INTERVALS = { nextMs: 3.125, shortMs: 25, firstMs: 1_000, longMs: 250 };
 
 /** Creates the driver of a database. The options were validated by the dialect. */
@@ -61,7 +64,9 @@ class SqlDriver implements Driver {
   readonly #leftoverClaims: LeftoverClaims;
   readonly #recentReleases = new RecentReleases();
   #lister = new ClaimLister();
-  /** Counts calls that failed: what the database said before the last failure is no answer, since it may have changed. */
+  /**
+   * Counts calls that failed: what the database said before the last failure is no answer, since it may have changed.
+   */
   #failureCount = 0;
   /** A release whose outcome is unknown may have granted claims of this process, and its reply is lost. */
   #hasLostRelease = false;

@@ -1,9 +1,9 @@
 /**
- * Releases claims again that the database still has although this client has released them. A standby that is promoted may have missed
- * the last releases: then others would wait for the whole lease (decision 0050).
+ * Releases claims again that the database still has although this client has released them. A standby that is promoted
+ * may have missed the last releases: then others would wait for the whole lease (decision 0050).
  *
- * After a failed call, as soon as another call succeeds, the driver reads the claims of this process and releases those again that it
- * has released before.
+ * After a failed call, as soon as another call succeeds, the driver reads the claims of this process and releases those
+ * again that it has released before.
  */
 
 import type { ClaimId } from "../../spi/driver.ts";

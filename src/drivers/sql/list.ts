@@ -15,10 +15,16 @@ const MAX_SEARCH_PAGES = 10_000;
 const MAX_POSITIONS = 256;
 
 export class ClaimLister {
-  /** Where pages ended, by the tag of their last claim: a cursor of the SPI is a tag, but only a position is found quickly. */
+  /**
+   * Where pages ended, by the tag of their last claim: a cursor of the SPI is a tag, but only a position is found
+   * quickly.
+   */
   readonly #positions = new Map<string, Position>();
 
-  /** A page of the live claims. If the claim of the cursor has ended and is not remembered, the list starts at the beginning. */
+  /**
+   * A page of the live claims. If the claim of the cursor has ended and is not remembered, the list starts at the
+   * beginning.
+   */
   async list(
     session: DialectSession,
     query: ListQuery,

@@ -1,14 +1,14 @@
 /**
- * When waiting claims of a database without pushes are rechecked: often near the front of a queue that moves, seldom if a
- * wait is long. All claims of a process are rechecked at the same times, so that one statement serves them all.
+ * When waiting claims of a database without pushes are rechecked: often near the front of a queue that moves, seldom if
+ * a wait is long. All claims of a process are rechecked at the same times, so that one statement serves them all.
  */
 
 import type { Claim } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 
 /**
- * How often a database without pushes is asked. `shortMs` is `nextMs` times a power of two, and `longMs` a multiple of it, so that
- * all claims meet the same times.
+ * How often a database without pushes is asked. `shortMs` is `nextMs` times a power of two, and `longMs` a multiple of
+ * it, so that all claims meet the same times.
  */
 export interface RecheckIntervals {
   /** If no waiter is ahead of the claim. Each waiter ahead doubles it, up to `shortMs`. */
@@ -25,7 +25,10 @@ const GROWTH = 8;
 
 interface Wait {
   readonly waitersAhead: number | null;
-  /** When the claim was first seen waiting; near the front, when it was first seen in this place. By this process's clock. */
+  /**
+   * When the claim was first seen waiting; near the front, when it was first seen in this place. By this process's
+   * clock.
+   */
   readonly since: number;
 }
 

@@ -1,9 +1,10 @@
 /**
- * Releases for one bucket that wait behind another call for it share a statement: a process that gives up thousands of claims sends as few statements
- * as the database executes one after another anyway, and its renewals wait for one of them at most.
+ * Releases for one bucket that wait behind another call for it share a statement: a process that gives up thousands of
+ * claims sends as few statements as the database executes one after another anyway, and its renewals wait for one of
+ * them at most.
  *
- * Invariant: releases of a bucket join a batch only until it has a connection, or until another call that they must not overtake takes a
- * place behind it.
+ * Invariant: releases of a bucket join a batch only until it has a connection, or until another call that they must not
+ * overtake takes a place behind it.
  */
 
 import type { ReleaseReply, ReleaseRow } from "./dialect.ts";
@@ -16,7 +17,10 @@ interface Batch {
   readonly reply: Promise<ReleaseReply>;
 }
 
-/** Sends a batch when no other call for its bucket is in its way. `takeRows` returns all that have joined it by then; none can join it later. */
+/**
+ * Sends a batch when no other call for its bucket is in its way. `takeRows` returns all that have joined it by then;
+ * none can join it later.
+ */
 export type SendBatch = (takeRows: () => readonly ReleaseRow[]) => Promise<ReleaseReply>;
 
 export class ReleaseBatches {

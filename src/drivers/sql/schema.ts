@@ -1,20 +1,25 @@
-/** The tables' layout: what every client, of every version and dialect, must compute alike. docs/design/sql.md describes them. */
+/**
+ * The tables' layout: what every client, of every version and dialect, must compute alike. docs/design/sql.md describes
+ * them.
+ */
 
 import { crc16 } from "../../util/crc16.ts";
 import { describeValue } from "../../util/duration.ts";
 
-/** The version of the layout. It is part of every name but that of the layout table, so no two layouts share a table. */
+/**
+ * The version of the layout. It is part of every name but that of the layout table, so no two layouts share a table.
+ */
 export const LAYOUT_VERSION = 1;
 
 /** The version of the layout of the tables on MariaDB and MySQL. */
-export const MYSQL_LAYOUT_VERSION = 3;
+export const MYSQL_LAYOUT_VERSION = 4;
 
 /** The version of the layout of the tables on SQLite. */
 export const SQLITE_LAYOUT_VERSION = 2;
 
 /**
- * Number of bucket rows. Fixed, so that no call creates or deletes the row that it locks, and an idle key leaves nothing
- * behind. A power of two; part of the layout.
+ * Number of bucket rows. Fixed, so that no call creates or deletes the row that it locks, and an idle key leaves
+ * nothing behind. A power of two; part of the layout.
  */
 export const BUCKET_COUNT = 1_024;
 
@@ -33,8 +38,8 @@ export function toOneBucket(rows: readonly { readonly bucket: number }[]): numbe
 }
 
 /**
- * The rule of the option `prefix`. Lower case and no special characters, so that the names mean the same to databases that
- * fold case and to people who type them; 32 characters, so that every name fits into the 63 bytes of PostgreSQL.
+ * The rule of the option `prefix`. Lower case and no special characters, so that the names mean the same to databases
+ * that fold case and to people who type them; 32 characters, so that every name fits into the 63 bytes of PostgreSQL.
  */
 export const prefixRule = (value: unknown): string | null =>
   typeof value === "string" && /^[a-z][a-z0-9_]{0,31}$/.test(value)
@@ -47,8 +52,8 @@ export function toName(name: string, prefix: string = DEFAULT_PREFIX, layout: nu
 }
 
 /**
- * Puts names into a statement: `{claims}` becomes `write("holdfast_1_claims", "claims")`, which quotes and qualifies it. Only
- * lower-case words in braces are names, so braces of literals and bodies stay.
+ * Puts names into a statement: `{claims}` becomes `write("holdfast_1_claims", "claims")`, which quotes and qualifies
+ * it. Only lower-case words in braces are names, so braces of literals and bodies stay.
  */
 export function expandNames(
   text: string,
@@ -60,8 +65,8 @@ export function expandNames(
 }
 
 /**
- * The lowest text above all that begin with the prefix, in the order of code points, which is that of UTF-8; null: there
- * is none.
+ * The lowest text above all that begin with the prefix, in the order of code points, which is that of UTF-8; null:
+ * there is none.
  */
 export function toUpperBound(prefix: string): string | null {
   const codePoints = Array.from(prefix, (char) => char.codePointAt(0) as number);

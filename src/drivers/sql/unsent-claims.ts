@@ -1,12 +1,12 @@
 /**
  * The `claim` calls of a session that were not sent yet: a program may make hundreds at once, and give them up.
  *
- * - A claim has at most one of them: a call that repeats it gets the same answer. Without this a database that is too slow would be given
- *   more calls the slower it is.
- * - A release withdraws it: sent later than a tombstone lives, it would queue a claim that is over. If no earlier call of the claim was
- *   sent, there is nothing to release, and nothing is sent.
- * - A call that was sent makes the claim one that the database may have, until it is released or its last open call is answered: what the
- *   core knows of it then is what the database has. After a call that failed it may have it.
+ * - A claim has at most one of them: a call that repeats it gets the same answer. Without this a database that is too
+ *   slow would be given more calls the slower it is.
+ * - A release withdraws it: sent later than a tombstone lives, it would queue a claim that is over. If no earlier call
+ *   of the claim was sent, there is nothing to release, and nothing is sent.
+ * - A call that was sent makes the claim one that the database may have, until it is released or its last open call is
+ *   answered: what the core knows of it then is what the database has. After a call that failed it may have it.
  */
 
 import type { ClaimId } from "../../spi/driver.ts";

@@ -12,8 +12,8 @@ interface UrlOptions extends Pick<SqlOptions, "prefix" | "createTables" | "guard
 }
 
 /**
- * Takes prefix, createTables ("true" or "false"), guardDataLoss ("true", or the longest ttl such as "30s") and silenceWarnings
- * (names separated by commas) out of a url.
+ * Takes prefix, createTables ("true" or "false"), guardDataLoss ("true", or the longest ttl such as "30s") and
+ * silenceWarnings (names separated by commas) out of a url.
  * @throws TypeError that does not contain the url, which may hold a password
  */
 export function takeUrlOptions(url: string): { readonly url: string; readonly options: UrlOptions } {

@@ -32,12 +32,12 @@ withMariaDb((server) => {
       .getConnection();
     const limit = 2_000;
     const claim = (id: string, permitLimit: number, wait = 1) =>
-      session.query("call holdfast_3_claim('inbox', 4, ?, 'key', ?, 1, ?, 600000, 1, 0, ?, false, '', 0)", [
+      session.query("call holdfast_4_claim('inbox', 4, ?, 'key', ?, 1, ?, 600000, 1, 0, ?, false, '', 0)", [
         ...[id, BUCKET, permitLimit, wait],
       ]);
     const rows = (id: string) => formatRows([{ id, key: "key", bucket: BUCKET, ttlMs: 600_000 }]);
-    const release = (id: string) => session.query("call holdfast_3_release('inbox', 4, ?, 0)", [rows(id)]);
-    const renew = (id: string) => session.query("call holdfast_3_renew('inbox', 4, ?, 0)", [rows(id)]);
+    const release = (id: string) => session.query("call holdfast_4_release('inbox', 4, ?, 0)", [rows(id)]);
+    const renew = (id: string) => session.query("call holdfast_4_renew('inbox', 4, ?, 0)", [rows(id)]);
     const readCount = async (): Promise<number> => {
       const [rows] = await session.query("show session status like 'Handler_read%'");
       return (rows as { readonly Value: string }[]).reduce((sum, { Value: value }) => sum + Number(value), 0);

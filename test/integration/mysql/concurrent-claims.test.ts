@@ -77,7 +77,7 @@ withMariaDb((server) => {
     const claims = Array.from({ length: 200 }, (_, index) => makeClaim(`key ${index}`, { ttlMs: 30_000 }));
     await claimAll([driver], claims);
     // as after half of the lease: a renewal shortly after the claim would only read
-    await fixture.database.query("update holdfast_3_claims set expires = expires - 15000000");
+    await fixture.database.query("update holdfast_4_claims set expires = expires - 15000000");
     const reversed = claims.toReversed();
     const renewals = Array.from({ length: 20 }, (_, round) => driver.renew(round % 2 === 0 ? claims : reversed));
     for (const answers of await Promise.all(renewals)) expect(countHeld(answers as Answer[])).toBe(200);
@@ -125,7 +125,7 @@ withMariaDb((server) => {
       await holder.claim(held);
       await holder.detach?.([held]);
       await other.claim(waiting);
-      await fixture.database.query("update holdfast_3_claims set expires = 1 where id = ?", [held.id]);
+      await fixture.database.query("update holdfast_4_claims set expires = 1 where id = ?", [held.id]);
       expect(await learn(held)).toEqual({ state: "none", reason: "expired" });
       expect(await fixture.violations()).toEqual([]);
       expect(await holder.renew([held])).toEqual([{ state: "none", reason: "expired" }]);

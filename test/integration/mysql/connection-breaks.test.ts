@@ -34,8 +34,8 @@ withMariaDb((server) => {
         directDriver: () => fixture.driver(),
         proxies: [proxy],
         async loseClaims() {
-          for (const table of ["claims", "tombstones"]) await query(`delete from holdfast_3_${table}`);
-          await query("update holdfast_3_buckets set form = 'table', used = null");
+          for (const table of ["claims", "tombstones"]) await query(`delete from holdfast_4_${table}`);
+          await query("update holdfast_4_buckets set form = 'table', used = null");
         },
         async close() {
           await fixture.close();

@@ -122,7 +122,7 @@ withMariaDb((server) => {
     // each is a claim of its own: shared locks are not handed over
     const readers = Array.from({ length: WAITER_COUNT }, () => locks.rw("key").read.acquire());
     const countRows = async (): Promise<number> => {
-      const [row] = await fixture.database.query("select count(*) as count from holdfast_3_claims");
+      const [row] = await fixture.database.query("select count(*) as count from holdfast_4_claims");
       return Number(row?.count);
     };
     await until(async () => (await countRows()) === WAITER_COUNT + 1, { within: 30_000, what: "all waiters" });

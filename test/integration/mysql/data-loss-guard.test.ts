@@ -38,7 +38,7 @@ withMariaDb((server) => {
       driver: { guardDataLoss: { maxTtlMs: MAX_TTL_MS }, warn: (text) => warnings.push(text), ...options },
     });
   const query = (text: string) => fixture.database.query(text);
-  const endGracePeriod = () => query("update holdfast_3_identity set grace_begins = 0, grace_ends = 0");
+  const endGracePeriod = () => query("update holdfast_4_identity set grace_begins = 0, grace_ends = 0");
 
   async function createScenario(lose: () => Promise<unknown>, backUp?: () => Promise<unknown>): Promise<LossScenario> {
     const holder = await open();
@@ -112,7 +112,7 @@ withMariaDb((server) => {
   });
 
   test("rows that only vanish are missed by their holder: a grace period begins when it renews", async () => {
-    const scenario = await createScenario(() => query("truncate holdfast_3_claims"));
+    const scenario = await createScenario(() => query("truncate holdfast_4_claims"));
     await expectLockKept({ ...scenario, isSeenByHolderOnly: true });
   });
 
@@ -130,8 +130,8 @@ withMariaDb((server) => {
       clock,
       other: await open(),
       lose: async () => {
-        await query("truncate holdfast_3_claims");
-        await query("update holdfast_3_identity set created = '', sequence = 0");
+        await query("truncate holdfast_4_claims");
+        await query("update holdfast_4_identity set created = '', sequence = 0");
       },
       inspect: () => findMySqlViolations(query, { isPaused: true }),
     });
@@ -156,7 +156,7 @@ withMariaDb((server) => {
       );
       for (const { id } of threads) await query(`kill ${id}`).catch(() => undefined);
       await server().restart();
-      await query("delete from holdfast_3_claims");
+      await query("delete from holdfast_4_claims");
       await until(
         () =>
           scenario.holder.renew([exclusive()]).then(
@@ -193,19 +193,19 @@ withMariaDb((server) => {
     };
     expect(await pause(short)).toBeGreaterThan(500_000);
     await endGracePeriod();
-    await query("update holdfast_3_identity set sequence = uuid_short() - 2000000");
+    await query("update holdfast_4_identity set sequence = uuid_short() - 2000000");
     const claim = exclusive({ ttlMs: 1_000 });
     expectHeld(await long.claim(claim));
     await long.release(toReleases(claim));
-    const [row] = await query("select uuid_short() - sequence as growth from holdfast_3_identity");
+    const [row] = await query("select uuid_short() - sequence as growth from holdfast_4_identity");
     expect(Number(row?.growth)).toBeLessThan(1_000);
-    await query("update holdfast_3_identity set sequence = uuid_short() - 20000000");
+    await query("update holdfast_4_identity set sequence = uuid_short() - 20000000");
     expect(await long.claim(exclusive({ wait: false }))).toEqual({ state: "none", paused: PAUSE });
     await endGracePeriod();
-    await query("update holdfast_3_identity set sequence = uuid_short() + 1000");
+    await query("update holdfast_4_identity set sequence = uuid_short() + 1000");
     expect(await pause(long)).toBeGreaterThan(590_000);
     // after a step back of the clock a period lasts no longer than its length
-    await query("update holdfast_3_identity set grace_begins = grace_begins + 1e12, grace_ends = grace_ends + 1e12");
+    await query("update holdfast_4_identity set grace_begins = grace_begins + 1e12, grace_ends = grace_ends + 1e12");
     const afterStep = await pause(long);
     expect(afterStep).toBeGreaterThan(590_000);
     expect(afterStep).toBeLessThanOrEqual(605_000);

@@ -13,7 +13,7 @@ withMariaDb((server) => {
     await expectLateGrantsReleased(locks, async () => {
       const connection = await fixture.pool().promise().getConnection();
       await connection.query("begin");
-      await connection.query("select * from holdfast_3_buckets for update");
+      await connection.query("select * from holdfast_4_buckets for update");
       return {
         async end() {
           await connection.query("rollback");

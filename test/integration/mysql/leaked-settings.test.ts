@@ -165,7 +165,7 @@ withMariaDb(
           const held = makeClaim(KEY, { ttlMs: 10_000 });
           expect(await first.claim(held)).toMatchObject({ state: "held" });
           expect(await second.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
-          await expectLeaseEnds("select max(expires) as at from holdfast_3_claims", 10_000);
+          await expectLeaseEnds("select max(expires) as at from holdfast_4_claims", 10_000);
           for (const renewing of [driver, plain]) {
             expect(await renewing.renew([held])).toMatchObject([{ state: "held" }]);
             expect(await first.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
@@ -177,9 +177,9 @@ withMariaDb(
           expect(await second.release(toReleases(held))).toEqual([true]);
           // alone in the row of its bucket
           await emptyTables(fixture.database);
-          await fixture.database.query("update holdfast_3_buckets set form = 'free', used = null");
+          await fixture.database.query("update holdfast_4_buckets set form = 'free', used = null");
           expect(await first.claim(held)).toMatchObject({ state: "held" });
-          await expectLeaseEnds("select max(expires) as at from holdfast_3_buckets where form = 'lone'", 10_000);
+          await expectLeaseEnds("select max(expires) as at from holdfast_4_buckets where form = 'lone'", 10_000);
           expect(await second.release(toReleases(held))).toEqual([true]);
         }
         await expectWorks(driver);
@@ -191,11 +191,11 @@ withMariaDb(
       const pool = connectPool();
       const driver = await openOn(pool, { guardDataLoss: { maxTtlMs: 10_000 } });
       await markLongInUse(fixture.database);
-      await fixture.database.query("update holdfast_3_identity set sequence = 0");
+      await fixture.database.query("update holdfast_4_identity set sequence = 0");
       await setClock(pool, offset);
       expect(await driver.claim(makeClaim(KEY, { ttlMs: 5_000, wait: false }))).toMatchObject({ state: "none" });
-      await expectLeaseEnds("select grace_ends as at from holdfast_3_identity", 10_000);
-      await fixture.database.query("update holdfast_3_identity set grace_begins = 0, grace_ends = 0");
+      await expectLeaseEnds("select grace_ends as at from holdfast_4_identity", 10_000);
+      await fixture.database.query("update holdfast_4_identity set grace_begins = 0, grace_ends = 0");
     });
 
     test.each(UNREADABLE)("%s, set character_set_results = %s: the connection is ended", async (library, name) => {

@@ -14,7 +14,7 @@ withMariaDb((server) => {
     await sandbox.run(["run", "key", "--", "true"], { env: { HOLDFAST_URL: database.url } });
     const connection = await createConnection(database.url);
     onTestFinished(() => connection.end());
-    await connection.query("lock tables holdfast_3_claims write");
+    await connection.query("lock tables holdfast_4_claims write");
     await expectLockedTableToBeNamed(sandbox, database.url);
   }, 40_000);
 });

@@ -40,7 +40,7 @@ withMariaDb((server) => {
       await Promise.all(processes.map((locks, index) => locks.acquire(`held ${index}`)));
       const other = fixture.pool({ pool: { connectionLimit: 2 } }).promise();
       const [locker, observer] = [await other.getConnection(), await other.getConnection()];
-      await locker.query("lock tables holdfast_3_buckets write, holdfast_3_claims write");
+      await locker.query("lock tables holdfast_4_buckets write, holdfast_4_claims write");
       const end = performance.now() + LOCKED_MS;
       const loads = processes.map((locks) => startLoad(locks, () => performance.now() >= end));
       let most = 0;

@@ -38,8 +38,8 @@ withMariaDb((server) => {
   async function readPlaces(): Promise<{ readonly queued: readonly string[]; readonly alone: readonly string[] }> {
     const toIds = (rows: readonly Readonly<Record<string, unknown>>[]): string[] => rows.map(({ id }) => String(id));
     return {
-      queued: toIds(await query("select id from holdfast_3_claims order by arrival")),
-      alone: toIds(await query("select id from holdfast_3_buckets where form = 'lone'")),
+      queued: toIds(await query("select id from holdfast_4_claims order by arrival")),
+      alone: toIds(await query("select id from holdfast_4_buckets where form = 'lone'")),
     };
   }
 
@@ -95,7 +95,7 @@ withMariaDb((server) => {
     const waiters = KEYS.map((key) => makeClaim(key));
     for (const claim of [...holders, ...waiters]) await driver.claim(claim);
     expect(await driver.release(toReleases(...holders))).toEqual([true, true]);
-    expect(await query("select id from holdfast_3_claims where token > 0")).toHaveLength(2);
+    expect(await query("select id from holdfast_4_claims where token > 0")).toHaveLength(2);
     expect(await driver.release(toReleases(...waiters))).toEqual([true, true]);
     await claimAlone();
   });
@@ -123,7 +123,7 @@ withMariaDb((server) => {
     const { claim } = await claimAlone();
     expect(await driver.release([{ claim, hasUnansweredClaim: true }])).toEqual([true]);
     expect(await driver.claim(claim), "a late call").toEqual({ state: "none", reason: "released" });
-    await query("update holdfast_3_tombstones set expires = 1");
+    await query("update holdfast_4_tombstones set expires = 1");
     await lockOnce("key");
     await claimAlone();
   });
@@ -133,7 +133,7 @@ withMariaDb((server) => {
     expect(await driver.claim(makeClaim("key"))).toMatchObject({ state: "waiting" });
     // a walk notes what is in use
     expect(await driver.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
-    await query("delete from holdfast_3_claims");
+    await query("delete from holdfast_4_claims");
     const next = makeClaim("key");
     expect(await driver.claim(next)).toMatchObject({ state: "held" });
     expect(await driver.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
@@ -148,14 +148,14 @@ withMariaDb((server) => {
     expect(await driver.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
     expect(await driver.release(toReleases(detached.claim))).toEqual([true]);
     expect(await driver.claim(detached.claim), "a late call").toEqual({ state: "none", reason: "released" });
-    await query("update holdfast_3_tombstones set expires = 1");
+    await query("update holdfast_4_tombstones set expires = 1");
     await lockOnce("key");
     for (const now of [false, true]) {
       const { claim, token } = await claimAlone();
       expect(await driver.revoke?.([{ key: "key", token, now }])).toEqual([true]);
       expect(await driver.renew([claim])).toEqual([{ state: "none", reason: "revoked" }]);
       expect(await driver.release(toReleases(claim))).toEqual([false]);
-      await query("update holdfast_3_tombstones set expires = 1");
+      await query("update holdfast_4_tombstones set expires = 1");
       await lockOnce("key");
     }
   });
@@ -183,7 +183,7 @@ withMariaDb((server) => {
 
   test("its lease ends: it is over for its holder, and the key is granted to the next one", async () => {
     const { claim } = await claimAlone();
-    await query("update holdfast_3_buckets set expires = 1 where form = 'lone'");
+    await query("update holdfast_4_buckets set expires = 1 where form = 'lone'");
     expect((await driver.list({ prefix: "" }, { max: 9 })).items).toEqual([]);
     const next = makeClaim("key");
     expect(await driver.claim(next)).toMatchObject({ state: "held" });

@@ -12,9 +12,9 @@ import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
 const KEY = "a key with ünïcode";
-const CLAIMS = "holdfast_3_claims";
+const CLAIMS = "holdfast_4_claims";
 /** The row of a bucket has the claim that is alone in it. */
-const BUCKETS = "holdfast_3_buckets";
+const BUCKETS = "holdfast_4_buckets";
 
 withMariaDb((server) => {
   let fixture: MysqlFixture;

@@ -61,7 +61,7 @@ withMariaDb((server) => {
     expect(await fixture.violations(true)).toEqual([]);
 
     async function countRows(): Promise<number> {
-      const [row] = await fixture.database.query("select count(*) as count from holdfast_3_claims");
+      const [row] = await fixture.database.query("select count(*) as count from holdfast_4_claims");
       return Number(row?.count);
     }
   });
@@ -105,12 +105,12 @@ withMariaDb((server) => {
     expect(await readPlaces()).toEqual([0, 1, 2, 3]);
     await driver.release(toReleases(holder));
     // the release has granted it: its process may be gone before it asks
-    const granted = await fixture.database.query("select id from holdfast_3_claims where token > 0");
+    const granted = await fixture.database.query("select id from holdfast_4_claims where token > 0");
     expect(granted.map(({ id }) => String(id))).toEqual([waiters[0]?.id]);
     expect(await readPlaces()).toEqual([null, 0, 1, 2]);
 
     async function callProcedure(name: string, values: string): Promise<string> {
-      const [rows] = await fixture.database.query(`call holdfast_3_${name}(${values})`);
+      const [rows] = await fixture.database.query(`call holdfast_4_${name}(${values})`);
       const [{ reply, replies = reply }] = rows as unknown as [{ reply?: string; replies?: string }];
       return String(replies);
     }
@@ -119,14 +119,14 @@ withMariaDb((server) => {
   test("one claim in 16, by its id, removes the rows of processes that died, though their keys are never used again", async () => {
     const driver = await fixture.open();
     const count = async (where: string = "true"): Promise<number> => {
-      const [row] = await fixture.database.query(`select count(*) as count from holdfast_3_claims where ${where}`);
+      const [row] = await fixture.database.query(`select count(*) as count from holdfast_4_claims where ${where}`);
       return Number(row?.count);
     };
     for (const first of "abcdefghijklmnopqrst") {
       await driver.claim(makeClaim(`dead ${first}`, { id: makeId(first, "a"), ttlMs: 50 }));
     }
     // one bucket for all, so that the test does not need thousands of claims
-    await fixture.database.query("update holdfast_3_claims set bucket = 7");
+    await fixture.database.query("update holdfast_4_claims set bucket = 7");
     // a row whose lease has not ended yet would end the removal
     const haveEnded = "expires < timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))";
     await until(async () => (await count(haveEnded)) === 20, { within: 5_000, what: "the end of all leases" });
@@ -148,12 +148,12 @@ withMariaDb((server) => {
       await driver.release([{ claim: makeClaim("key"), hasUnansweredClaim: true }]);
     };
     const count = async (): Promise<number> => {
-      const [row] = await fixture.database.query("select count(*) as count from holdfast_3_tombstones");
+      const [row] = await fixture.database.query("select count(*) as count from holdfast_4_tombstones");
       return Number(row?.count);
     };
     for (let index = 0; index < 10; index++) await release();
     expect(await count()).toBe(10);
-    await fixture.database.query("update holdfast_3_tombstones set expires = 1");
+    await fixture.database.query("update holdfast_4_tombstones set expires = 1");
     for (let index = 0; index < 3; index++) await release();
     expect(await count()).toBe(3);
   });
@@ -166,19 +166,19 @@ withMariaDb((server) => {
       const bucket = toBucket("key");
       const rows = Array.from({ length: 100 }, (_, index) => `('ended ${index}', ${bucket}, 'released', 1)`);
       await fixture.database.query(
-        `insert into holdfast_3_tombstones values ${rows.join(",")}, ('elsewhere', ${bucket + 1}, 'released', 1)`,
+        `insert into holdfast_4_tombstones values ${rows.join(",")}, ('elsewhere', ${bucket + 1}, 'released', 1)`,
       );
-      await fixture.database.query("update holdfast_3_buckets set form = 'table', used = null");
+      await fixture.database.query("update holdfast_4_buckets set form = 'table', used = null");
       const counts: number[] = [];
       for (let pair = 0; pair < 4; pair++) {
         const claim = makeClaim("key");
         expect(await driver.claim(claim)).toMatchObject({ state: "held" });
         await driver.release(toReleases(claim));
-        const [row] = await fixture.database.query("select count(*) as count from holdfast_3_tombstones");
+        const [row] = await fixture.database.query("select count(*) as count from holdfast_4_tombstones");
         counts.push(Number(row?.count));
       }
       expect(counts).toEqual([69, 37, 5, 1]);
-      const [row] = await fixture.database.query(`select form from holdfast_3_buckets where bucket = ${bucket}`);
+      const [row] = await fixture.database.query(`select form from holdfast_4_buckets where bucket = ${bucket}`);
       expect(row?.form === "free", "the bucket is free, so claims take the short way").toBe(!guardDataLoss);
     },
   );

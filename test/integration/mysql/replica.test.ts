@@ -74,7 +74,7 @@ withMariaDb(
       expect(await lock.release()).toBe(true);
 
       const readClaims = () =>
-        query("select id from holdfast_3_claims union all select id from holdfast_3_buckets where form = 'lone'");
+        query("select id from holdfast_4_claims union all select id from holdfast_4_buckets where form = 'lone'");
       await failOver(proxy, [one], async () => {
         await replica.promote();
         expect(await readClaims()).toHaveLength(1);
@@ -99,10 +99,10 @@ withMariaDb(
           await server().crash();
           await replica.promote();
           ({ port } = replica);
-          expect(await query("select * from holdfast_3_claims")).toEqual([]);
+          expect(await query("select * from holdfast_4_claims")).toEqual([]);
           for (const driver of [holder, other]) await reconnect(driver);
         },
-        endGracePeriod: () => query("update holdfast_3_identity set grace_begins = 0, grace_ends = 0"),
+        endGracePeriod: () => query("update holdfast_4_identity set grace_begins = 0, grace_ends = 0"),
         inspect: (isPaused) => findMySqlViolations(query, { isPaused }),
       });
     });

@@ -55,14 +55,14 @@ withMariaDb((server) => {
       const options = { pool: { connectionLimit: 1 }, driver: { connectTimeout: 15_000 } };
       await Promise.all(Array.from({ length: 16 }, () => fixture.open(options)));
       expect(await fixture.violations(true)).toEqual([]);
-      expect(await fixture.database.query("select version from holdfast_layout")).toEqual([{ version: 3 }]);
+      expect(await fixture.database.query("select version from holdfast_layout")).toEqual([{ version: 4 }]);
     });
 
     test("the trial claim of open() is in no list: its lease is over when it begins", async () => {
       await fixture.open();
       await fixture.database.query("create table trials (lease bigint)");
       await fixture.database.query(
-        "create trigger trial before delete on holdfast_3_claims for each row insert into trials values (old.expires - old.created)",
+        "create trigger trial before delete on holdfast_4_claims for each row insert into trials values (old.expires - old.created)",
       );
       await fixture.open();
       expect(await fixture.database.query("select lease from trials")).toEqual([{ lease: "0" }]);
@@ -103,7 +103,7 @@ withMariaDb((server) => {
     test("tables in another layout are refused", async () => {
       await fixture.open();
       await fixture.database.query("update holdfast_layout set version = 2");
-      expect(await refused(fixture.driver())).toMatch(/holdfast_layout` has layout 2, .* uses layout 3/);
+      expect(await refused(fixture.driver())).toMatch(/holdfast_layout` has layout 2, .* uses layout 4/);
     });
 
     test("procedures of a lower revision are replaced, those of a higher one are kept", async () => {
@@ -116,7 +116,7 @@ withMariaDb((server) => {
       await fixture.open();
       expect(await readComments()).toEqual([`Holdfast, revision ${REVISION}, for callers from revision 14`]);
       await fixture.database.query(
-        "alter procedure holdfast_3_walk comment 'Holdfast, revision 1, for callers from revision 1'",
+        "alter procedure holdfast_4_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
       expect(await refused(fixture.driver({ driver: { createTables: false } }))).toMatch(
         /an older version of Holdfast/,
@@ -133,7 +133,7 @@ withMariaDb((server) => {
       await lockOnce(await fixture.open());
       expect(await readComments()).toEqual(["Holdfast, revision 99, for callers from revision 8"]);
       await fixture.database.query(
-        "alter procedure holdfast_3_walk comment 'Holdfast, revision 99, for callers from revision 99'",
+        "alter procedure holdfast_4_walk comment 'Holdfast, revision 99, for callers from revision 99'",
       );
       expect(await refused(fixture.driver())).toMatch(
         /procedures of database .* are of revision 99, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
@@ -142,7 +142,7 @@ withMariaDb((server) => {
 
     test("a call while tables are missing says so, and is no reason to give up", async () => {
       const driver = await fixture.open();
-      await fixture.database.query("drop table holdfast_3_claims");
+      await fixture.database.query("drop table holdfast_4_claims");
       const error = await driver.claim(makeClaim("key")).catch((failure: Error & { code?: string }) => failure);
       expect(error).toMatchObject({ code: "ER_NO_SUCH_TABLE" });
       expect(String(error)).toMatch(/tables or procedures are missing/);
@@ -151,10 +151,10 @@ withMariaDb((server) => {
     test("a call whose bucket has no row is refused, and changes nothing", async () => {
       await expectRefusedWithoutBucket({
         driver: await fixture.open(),
-        tables: { buckets: "holdfast_3_buckets", claims: "holdfast_3_claims" },
+        tables: { buckets: "holdfast_4_buckets", claims: "holdfast_4_claims" },
         hasRowLocks: true,
         run: (text) => fixture.database.query(text),
-        readClaims: () => fixture.database.query("select * from holdfast_3_claims order by arrival"),
+        readClaims: () => fixture.database.query("select * from holdfast_4_claims order by arrival"),
       });
     });
 
@@ -168,7 +168,7 @@ withMariaDb((server) => {
       ];
       for (const [index, driver] of drivers.entries())
         expect(await driver.claim(claims[index] as (typeof claims)[0])).toMatchObject({ state: "held" });
-      expect(await other.query("select count(*) as count from holdfast_3_claims")).toEqual([{ count: "1" }]);
+      expect(await other.query("select count(*) as count from holdfast_4_claims")).toEqual([{ count: "1" }]);
       await other.drop();
     });
   });

@@ -17,7 +17,7 @@ const IS_LONG_RUN = process.env.HOLDFAST_LONG === "1";
 const CYCLES = IS_LONG_RUN ? 1_000_000 : 1_000;
 const REPORTS = IS_LONG_RUN ? 20 : 1;
 const KIB = 1_024;
-const TABLES = ["buckets", "claims", "tombstones"].map((name) => `holdfast_3_${name}`);
+const TABLES = ["buckets", "claims", "tombstones"].map((name) => `holdfast_4_${name}`);
 const MAX_CLAIMS_KIB = IS_LONG_RUN ? 16_384 : 1_024;
 const MAX_SYSTEM_KIB = 262_144;
 /** Transactions whose old rows are not purged yet. */
@@ -48,7 +48,7 @@ withMariaDb((server) => {
         const claim = makeClaim("key", { id: `${id.slice(0, 8)}2${id.slice(9)}` });
         await driver.claim(claim);
         await driver.release(toReleases(claim));
-        const [row] = await fixture.database.query("select count(*) as count from holdfast_3_claims");
+        const [row] = await fixture.database.query("select count(*) as count from holdfast_4_claims");
         return Number(row?.count) === 3;
       },
       { within: 20_000, what: "the rows of live claims only" },
@@ -69,7 +69,7 @@ withMariaDb((server) => {
       console.log(
         `figure: MariaDB after ${(CYCLES / REPORTS) * report} cycles: ${sizes.join(", ")}, undo ${sizeKib("ibdata1")} KiB, history ${history}`,
       );
-      expect(sizeKib(fixture.database.name, "holdfast_3_claims.ibd")).toBeLessThan(MAX_CLAIMS_KIB);
+      expect(sizeKib(fixture.database.name, "holdfast_4_claims.ibd")).toBeLessThan(MAX_CLAIMS_KIB);
       expect(sizeKib("ibdata1")).toBeLessThan(MAX_SYSTEM_KIB);
     }
     await until(async () => (await fixture.status("Innodb_history_list_length")) < MAX_HISTORY, {

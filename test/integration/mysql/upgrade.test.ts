@@ -42,11 +42,11 @@ withMariaDb((server) => {
     const held = await Promise.all(Array.from({ length: 20 }, (_, index) => locks.acquire(`key ${index}`)));
     await makeOlder();
     await session.query("start transaction with consistent snapshot");
-    for (const table of ["layout", "3_buckets", "3_claims", "3_tombstones", "3_identity"]) {
+    for (const table of ["layout", "4_buckets", "4_claims", "4_tombstones", "4_identity"]) {
       await session.query(`select * from holdfast_${table}`);
     }
     for (const name of listProcedures("holdfast")) await session.query(`show create procedure ${name}`);
-    await expect(session.query("call holdfast_3_read_owned('inbox')")).rejects.toThrow("transaction");
+    await expect(session.query("call holdfast_4_read_owned('inbox')")).rejects.toThrow("transaction");
     const driver = await fixture.open();
     expect(await readRevisions()).toEqual(new Set([REVISION]));
     await driver.close();

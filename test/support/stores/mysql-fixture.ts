@@ -75,7 +75,7 @@ export function createMysqlFixture(database: TestDatabase): MysqlFixture {
 export async function lockBucket(pool: Pool, bucket: number): Promise<{ end(): Promise<void> }> {
   const connection = await pool.promise().getConnection();
   await connection.query("begin");
-  await connection.query("select * from holdfast_3_buckets where bucket = ? for update", [bucket]);
+  await connection.query("select * from holdfast_4_buckets where bucket = ? for update", [bucket]);
   return {
     async end() {
       await connection.query("rollback");
@@ -86,8 +86,8 @@ export async function lockBucket(pool: Pool, bucket: number): Promise<{ end(): P
 
 /** Removes all claims and tombstones. */
 export async function emptyTables({ query }: TestDatabase): Promise<void> {
-  for (const table of ["claims", "tombstones"]) await query(`delete from holdfast_3_${table}`);
-  await query("update holdfast_3_buckets set form = 'table', used = null where form <> 'free'");
+  for (const table of ["claims", "tombstones"]) await query(`delete from holdfast_4_${table}`);
+  await query("update holdfast_4_buckets set form = 'table', used = null where form <> 'free'");
 }
 
 /** The connections that run a statement, by the ids that KILL takes. */
@@ -101,6 +101,6 @@ export async function listCalls({ url }: TestDatabase): Promise<readonly number[
 
 /** Ends the grace period of guardDataLoss that begins with the first use of tables. */
 export async function markLongInUse(database: TestDatabase): Promise<void> {
-  await database.query("call holdfast_3_check_data_loss(1000)");
-  await database.query("update holdfast_3_identity set grace_begins = 0, grace_ends = 0");
+  await database.query("call holdfast_4_check_data_loss(1000)");
+  await database.query("update holdfast_4_identity set grace_begins = 0, grace_ends = 0");
 }

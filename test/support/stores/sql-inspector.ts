@@ -2,6 +2,7 @@
 // judged by rules that are written down here once more (docs/design/sql.md), since the driver's own may be what is wrong.
 
 const BUCKET_COUNT = 1_024;
+const MYSQL_LAYOUT = 4;
 const MICROS_PER_MS = 1_000n;
 /** By so much a lease may end later than its ttl from now: the clock of the statement is older than what it reads. */
 const CLOCK_TOLERANCE_MICROS = 1_000_000n;
@@ -59,7 +60,7 @@ export async function findMySqlViolations(query: Query, options: Options = {}): 
     name: (table) =>
       [...(options.schema === undefined ? [] : [options.schema]), table].map((name) => `\`${name}\``).join("."),
     key: "`key`",
-    layout: 3,
+    layout: MYSQL_LAYOUT,
     highestToken: "last_token",
     counts: {
       isKnown: "used is not null",
@@ -69,14 +70,22 @@ export async function findMySqlViolations(query: Query, options: Options = {}): 
     claims: (table) => `(${mysqlClaims(table("claims"), table("buckets"))}) as claims`,
     now: "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))",
   };
-  return inspect(query, dialect, options);
+  const violations = await inspect(query, dialect, options);
+  const [claims, buckets] = ["claims", "buckets"].map((word) =>
+    dialect.name(`${options.prefix ?? "holdfast"}_${MYSQL_LAYOUT}_${word}`),
+  );
+  const others = await query(
+    `select convert(claim.id using utf8mb4) as id from ${claims} claim join ${buckets} bucket on bucket.bucket = claim.bucket
+      where bucket.form = 'queue' and bucket.\`key\` <> claim.\`key\``,
+  );
+  return [...violations, ...others.map(({ id }) => `${id} has not the one key of its bucket`)];
 }
 
 /** The rows of the table of claims, and the claims that are in the rows of their buckets. */
 function mysqlClaims(claims: string, buckets: string): string {
   const columns = "id, `key`, bucket, permits, permit_limit, ttl, expires, token_count";
   return `select ${columns}, state, token, arrival from ${claims}
-    union all select ${columns}, 'o', last_token - token_count + 1, 1 from ${buckets} where form = 'lone'`;
+    union all select ${columns}, 'o', last_token - token_count + 1, created from ${buckets} where form = 'lone'`;
 }
 
 /** The same on SQLite. */

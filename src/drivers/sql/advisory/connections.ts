@@ -1,6 +1,6 @@
 /**
- * The connections of one driver, beside the user's pool: one shared by all locks that were free when they were asked for, and one for
- * each lock that had to be waited for, until it is released.
+ * The connections of one driver, beside the user's pool: one shared by all locks that were free when they were asked
+ * for, and one for each lock that had to be waited for, until it is released.
  */
 
 import type { DedicatedConnection } from "../clients/types.ts";
@@ -12,7 +12,9 @@ import { createPoolerError, Session } from "./session.ts";
 const REFUSED_PAUSE_MS = 5_000;
 /** Connections that are kept for the next waits. */
 const MAX_IDLE = 2;
-/** How often two connections are asked for their sessions: with the server itself, and if something may be in between. */
+/**
+ * How often two connections are asked for their sessions: with the server itself, and if something may be in between.
+ */
 const DIRECT_ROUNDS = 2;
 const POOLER_ROUNDS = 10;
 
@@ -46,7 +48,8 @@ export class Connections {
 
   /**
    * Opens the shared connection.
-   * @throws StoreRefusedError behind a pooler in transaction mode: statements of one connection reach different sessions
+   * @throws StoreRefusedError behind a pooler in transaction mode: statements of one connection reach different
+   * sessions
    */
   async open(): Promise<void> {
     this.#shared = await this.#openChecked();
@@ -144,7 +147,10 @@ export class Connections {
     }
   }
 
-  /** Does each connection not have a session of its own? A pooler may give one to several for a while, so this may be overlooked. */
+  /**
+   * Does each connection not have a session of its own? A pooler may give one to several for a while, so this may be
+   * overlooked.
+   */
   async #shareSessions(connections: readonly DedicatedConnection[]): Promise<boolean> {
     const { dialect, timeouts } = this.#options.context;
     const last = new Map<DedicatedConnection, SessionIdentity>();

@@ -1,7 +1,7 @@
 /**
- * What the advisory driver needs of a database: the one file to read before adding a dialect. The driver (driver.ts) does what is the
- * same for all: connections, queues of this process, losses. Each method runs on the connection that it is given, in one
- * round trip unless it says otherwise.
+ * What the advisory driver needs of a database: the one file to read before adding a dialect. The driver (driver.ts)
+ * does what is the same for all: connections, queues of this process, losses. Each method runs on the connection that
+ * it is given, in one round trip unless it says otherwise.
  */
 
 import type { Check } from "../../../spi/driver.ts";
@@ -34,8 +34,9 @@ export interface SessionIdentity {
 }
 
 /**
- * What shows that a statement runs in the session with our locks. A pooler that shares a session among its clients gives each the same
- * id, so the session also has a mark: a setting that one client writes, if no other has, and that each statement compares.
+ * What shows that a statement runs in the session with our locks. A pooler that shares a session among its clients
+ * gives each the same id, so the session also has a mark: a setting that one client writes, if no other has, and that
+ * each statement compares.
  */
 export interface SessionMark {
   /** The server's number of the session. */
@@ -55,21 +56,26 @@ export interface AdvisoryDialect {
   /** The session that runs this statement. @throws StoreRefusedError if this server's locks exclude no other client */
   identify(connection: SqlConnection): Promise<SessionIdentity>;
   /**
-   * Marks a session, and prepares it: limits of the user's statements do not end its waits, and the server ends the session if it is
-   * silent for `idleMs`, as far as the server can. A few round trips. Null, and nothing is changed: it is another session, or
-   * has the mark of another client.
+   * Marks a session, and prepares it: limits of the user's statements do not end its waits, and the server ends the
+   * session if it is silent for `idleMs`, as far as the server can. A few round trips. Null, and nothing is changed: it
+   * is another session, or has the mark of another client.
    */
   prepare(connection: SqlConnection, session: SessionMark, idleMs: number): Promise<true | null>;
-  /** Undoes prepare(), and unlocks everything, for the next client of a pooler. Null: the statement met another session. */
+  /**
+   * Undoes prepare(), and unlocks everything, for the next client of a pooler. Null: the statement met another session.
+   */
   restore(connection: SqlConnection, session: SessionMark): Promise<true | null>;
   /**
-   * Ends another session of this user, unless other clients of a pooler use it. `ageMs`: it exists that long at least; one
-   * with its number that is younger is not meant. Returns whether it is over. A few round trips.
+   * Ends another session of this user, unless other clients of a pooler use it. `ageMs`: it exists that long at least;
+   * one with its number that is younger is not meant. Returns whether it is over. A few round trips.
    */
   endSession(connection: SqlConnection, id: string, ageMs: number): Promise<boolean>;
   /** Whether the statement meets the marked session. @throws StoreRefusedError as identify() */
   probe(connection: SqlConnection, session: SessionMark): Promise<true | null>;
-  /** Takes the lock if it is free. A lock that the session has is taken again. Null, as in all of these: nothing was done, for it met another session. */
+  /**
+   * Takes the lock if it is free. A lock that the session has is taken again. Null, as in all of these: nothing was
+   * done, for it met another session.
+   */
   tryLock(connection: SqlConnection, session: SessionMark, mode: AdvisoryMode): Promise<boolean | null>;
   /** Waits for the lock for at most WAIT_MS. */
   waitForLock(connection: SqlConnection, session: SessionMark, mode: AdvisoryMode): Promise<boolean | null>;

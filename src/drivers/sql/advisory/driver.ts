@@ -1,12 +1,14 @@
 /**
- * Advisory locks of a database as a store, without a table: a lock belongs to a session of the server, and ends with it. This
- * file is what is the same for all databases; dialect.ts says what one must do.
+ * Advisory locks of a database as a store, without a table: a lock belongs to a session of the server, and ends with
+ * it. This file is what is the same for all databases; dialect.ts says what one must do.
  *
- * A claim is tried on the connection that all locks share. If the lock is not free, the first waiting claim of this process waits
- * for it on a connection of its own, which keeps the lock until it is released; the others wait behind it in this process.
+ * A claim is tried on the connection that all locks share. If the lock is not free, the first waiting claim of this
+ * process waits for it on a connection of its own, which keeps the lock until it is released; the others wait behind it
+ * in this process.
  *
  * Invariants
- * I1 One lock has at most one exclusive claim of this process on the shared session: LockQueue.admits(), within LockQueue.serialize().
+ * I1 One lock has at most one exclusive claim of this process on the shared session: LockQueue.admits(), within
+ *    LockQueue.serialize().
  * I2 A claim is held only while its session is alive (Session). When the session ends, its holders are told at once.
  * I3 A lock that no claim wants any more is unlocked before release() resolves, or its session is closed.
  * I4 After an error that may have left a lock behind, the session is closed: the server frees what it had.
@@ -17,7 +19,6 @@ import type {
   Answer,
   Check,
   Claim,
-  ClaimId,
   ClaimView,
   Driver,
   DriverEvents,
@@ -27,11 +28,8 @@ import type {
   Release,
   Traits,
 } from "../../../spi/driver.ts";
-import { ALL_PERMITS } from "../../../spi/driver.ts";
-import { toPage } from "../../../util/chunk.ts";
 import type { Clock, Timer } from "../../../util/clock.ts";
 import { systemClock } from "../../../util/clock.ts";
-import { publicTag } from "../../../util/ids.ts";
 import { toConnectTimeoutMs } from "../../connect-timeout.ts";
 import { formatWarnings, resolveWarn } from "../../warnings.ts";
 import type { ClientSource } from "../clients/source.ts";
@@ -40,18 +38,12 @@ import { toOpenError } from "../database-error.ts";
 import { openDatabase } from "../open.ts";
 import { Connections } from "./connections.ts";
 import type { AdvisoryDialect } from "./dialect.ts";
-import type { Entry, Wait } from "./lock-queue.ts";
-import { LockQueue } from "./lock-queue.ts";
+import type { Entry, LockQueue, Wait } from "./lock-queue.ts";
 import type { AdvisoryOptions } from "./options.ts";
 import { DEFAULT_MAX_WAIT_CONNECTIONS, DEFAULT_SESSION_MS } from "./options.ts";
+import { EXPIRED, NONE, OwnClaims } from "./own-claims.ts";
 import type { Session, SessionContext } from "./session.ts";
 import { createSessionContext } from "./session.ts";
-
-/** How often a claim that waits without a connection of its own asks again. */
-const POLL_MS = 250;
-
-const NONE: Answer = { state: "none" };
-const EXPIRED: Answer = { state: "none", reason: "expired" };
 
 interface OpenConnections {
   readonly connections: Connections;
@@ -86,10 +78,7 @@ class AdvisoryDriver implements Driver {
   readonly #sessionMs: number;
   readonly #context: SessionContext;
   readonly #idleTimer: Timer;
-  readonly #entries = new Map<ClaimId, Entry>();
-  /** The answers for claims that have ended: a late call must not lock again. */
-  readonly #ended = new WeakMap<Claim, Answer>();
-  readonly #queues = new Map<string, LockQueue>();
+  readonly #claims: OwnClaims;
   /** null: not open. */
   #connections: Connections | null = null;
   #close: () => Promise<void> = async () => undefined;
@@ -103,9 +92,10 @@ class AdvisoryDriver implements Driver {
     this.#clock = options.clock ?? systemClock;
     this.#sessionMs = options.sessionMs ?? DEFAULT_SESSION_MS;
     this.#context = createSessionContext(dialect, this.#clock, this.#sessionMs);
+    this.#claims = new OwnClaims(this.#clock, this.#sessionMs, options.label ?? "");
     // earlier than the server, which would log it as an error
     this.#idleTimer = this.#clock.timer(() => {
-      this.#connections?.closeIdle(this.#entries.size === 0);
+      this.#connections?.closeIdle(this.#claims.isEmpty);
     });
   }
 
@@ -135,11 +125,12 @@ class AdvisoryDriver implements Driver {
   }
 
   async claim(claim: Claim): Promise<Answer> {
-    const ended = this.#ended.get(claim);
-    if (ended !== undefined) return ended;
-    const known = this.#entries.get(claim.id);
-    if (known !== undefined) return known.attempt ?? this.#toAnswer(known);
-    const entry = this.#createEntry(claim);
+    const end = this.#claims.endOf(claim);
+    if (end !== undefined) return end;
+    const known = this.#claims.get(claim.id);
+    if (known !== undefined) return known.attempt ?? this.#claims.toAnswer(known);
+    this.#requireConnections();
+    const entry = this.#claims.add(claim, this.#toLock(claim.locks[0].key));
     try {
       entry.attempt = entry.queue.serialize(() => this.#admit(entry));
       return await entry.attempt;
@@ -148,7 +139,7 @@ class AdvisoryDriver implements Driver {
       throw error;
     } finally {
       entry.attempt = null;
-      this.#deleteIfEmpty(entry.queue);
+      this.#claims.deleteIfEmpty(entry.queue);
     }
   }
 
@@ -156,32 +147,32 @@ class AdvisoryDriver implements Driver {
     const sessions = new Set<Session>();
     const polling: Entry[] = [];
     for (const { id } of claims) {
-      const entry = this.#entries.get(id);
+      const entry = this.#claims.get(id);
       if (entry === undefined || entry.attempt !== null) continue;
-      if (entry.session !== null) sessions.add(entry.session);
+      if (entry.hold !== null) sessions.add(entry.hold.session);
       else if (!this.#startWait(entry.queue)) polling.push(entry);
     }
-    const unanswered = new Set<Session | null>();
+    const unanswered = new Set<Session | undefined>();
     await Promise.all([
       ...Array.from(sessions, (session) => session.probe().catch(() => unanswered.add(session))),
       ...polling.map((entry) => entry.queue.serialize(() => this.#poll(entry))),
     ]);
     return claims.map((claim) => {
-      const entry = this.#entries.get(claim.id);
-      if (entry === undefined) return this.#ended.get(claim) ?? NONE;
-      if (entry.attempt !== null || unanswered.has(entry.session)) return undefined;
-      return this.#toAnswer(entry);
+      const entry = this.#claims.get(claim.id);
+      if (entry === undefined) return this.#claims.endOf(claim) ?? NONE;
+      if (entry.attempt !== null || unanswered.has(entry.hold?.session)) return undefined;
+      return this.#claims.toAnswer(entry);
     });
   }
 
   shardOf({ id }: Claim): string {
-    const session = this.#entries.get(id)?.session ?? null;
-    return session === null || this.#connections?.isShared(session) ? "" : session.id;
+    const session = this.#claims.get(id)?.hold?.session;
+    return session === undefined || this.#connections?.isShared(session) ? "" : session.id;
   }
 
   async release(releases: readonly Release[]): Promise<readonly boolean[]> {
     for (const { claim } of releases) {
-      const attempt = this.#entries.get(claim.id)?.attempt ?? null;
+      const attempt = this.#claims.get(claim.id)?.attempt ?? null;
       if (attempt !== null) await attempt.catch(() => undefined);
     }
     const [first, ...others] = releases;
@@ -190,8 +181,9 @@ class AdvisoryDriver implements Driver {
     const results = new Map<Entry | undefined, Promise<boolean>>();
     const held = new Map<Session, [Entry, ...Entry[]]>();
     for (const entry of entries) {
-      if (entry === undefined || entry.session === null) results.set(entry, this.#end(entry));
-      else held.set(entry.session, [entry, ...(held.get(entry.session) ?? [])]);
+      const session = entry?.hold?.session;
+      if (entry === undefined || session === undefined) results.set(entry, this.#end(entry));
+      else held.set(session, [entry, ...(held.get(session) ?? [])]);
     }
     for (const [session, together] of held) {
       const flags = this.#unlock(session, together);
@@ -204,17 +196,9 @@ class AdvisoryDriver implements Driver {
     return Promise.all(entries.map((entry) => results.get(entry) as Promise<boolean>));
   }
 
-  async list(query: ListQuery, { max, after, signal }: ListOptions): Promise<Page<ClaimView>> {
-    signal?.throwIfAborted();
-    const matches = ({ locks: [{ key }] }: Claim): boolean =>
-      query.key === undefined ? key.startsWith(query.prefix) : key === query.key;
-    const rankOf = (entry: Entry): number => (entry.session === null ? entry.queue.waiting.indexOf(entry) + 1 : 0);
-    const views = [...this.#entries.values()]
-      .filter(({ claim, attempt }) => attempt === null && matches(claim))
-      .sort((one, other) => compareKeys(one.claim, other.claim) || rankOf(one) - rankOf(other))
-      .map((entry) => this.#toView(entry));
-    const start = after === undefined ? 0 : views.findIndex(({ tag }) => tag === after) + 1;
-    return toPage(views.slice(start), max);
+  async list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
+    options.signal?.throwIfAborted();
+    return this.#claims.list(query, options);
   }
 
   async diagnose(): Promise<readonly Check[]> {
@@ -225,8 +209,7 @@ class AdvisoryDriver implements Driver {
     this.#events = null;
     this.#connections = null;
     this.#idleTimer.stop();
-    this.#entries.clear();
-    this.#queues.clear();
+    this.#claims.clear();
     await this.#close();
   }
 
@@ -262,22 +245,6 @@ class AdvisoryDriver implements Driver {
     return this.#connections;
   }
 
-  #createEntry(claim: Claim): Entry {
-    this.#requireConnections();
-    const [{ key, permits }] = claim.locks;
-    const lock = this.#toLock(key);
-    let queue = this.#queues.get(lock.name);
-    if (queue === undefined) {
-      queue = new LockQueue(lock.name);
-      this.#queues.set(lock.name, queue);
-    }
-    const mode = { lock, isShared: permits < ALL_PERMITS };
-    const createdAt = this.#clock.now();
-    const entry: Entry = { claim, mode, queue, createdAt, attempt: null, session: null, grantedAt: 0 };
-    this.#entries.set(claim.id, entry);
-    return entry;
-  }
-
   #toLock(key: string): ReturnType<AdvisoryDialect["toLock"]> {
     try {
       return this.#dialect.toLock(key);
@@ -294,14 +261,14 @@ class AdvisoryDriver implements Driver {
   /** Within serialize() of its queue. */
   async #admit(entry: Entry): Promise<Answer> {
     const { queue, claim } = entry;
-    if (queue.waiting.length === 0 && (await this.#tryShared(entry))) return this.#toAnswer(entry);
+    if (queue.waiting.length === 0 && (await this.#tryShared(entry))) return this.#claims.toAnswer(entry);
     if (!claim.wait) {
       this.#drop(entry);
       return NONE;
     }
     queue.waiting.push(entry);
     this.#startWait(queue);
-    return this.#toAnswer(entry);
+    return this.#claims.toAnswer(entry);
   }
 
   /** A waiting claim without a connection of its own tries again. Within serialize() of its queue. */
@@ -327,7 +294,7 @@ class AdvisoryDriver implements Driver {
     if (!isLocked) return false;
     if (session.isEnded) throw new Error(`${this.name}: the connection has ended`);
     // withdrawn meanwhile: only a poll, since release() waits for the end of a `claim` call
-    if (this.#entries.get(entry.claim.id) !== entry) {
+    if (!this.#claims.has(entry)) {
       await this.#unlock(session, [entry]);
       return false;
     }
@@ -338,15 +305,14 @@ class AdvisoryDriver implements Driver {
   /** The server may have cancelled the statement after it had taken the lock (I4). */
   async #undoTry(session: Session, { queue, mode }: Entry): Promise<void> {
     if (session.isEnded) return;
-    const isSharedWithOthers = queue.holders.some((holder) => holder.session === session);
+    const isSharedWithOthers = queue.holders.some(({ hold }) => hold?.session === session);
     if (isSharedWithOthers) await session.end();
     else await session.unlock(mode).catch(() => session.end());
   }
 
   #hold(entry: Entry, session: Session): void {
     entry.queue.remove(entry);
-    entry.session = session;
-    entry.grantedAt = this.#clock.now();
+    entry.hold = { session, grantedAt: this.#clock.now() };
     entry.queue.holders.push(entry);
   }
 
@@ -369,7 +335,7 @@ class AdvisoryDriver implements Driver {
   #advance(queue: LockQueue): void {
     const [head] = queue.waiting;
     if (!this.#startWait(queue) && head !== undefined) this.#notify(head);
-    this.#deleteIfEmpty(queue);
+    this.#claims.deleteIfEmpty(queue);
   }
 
   /** Never rejects. */
@@ -390,7 +356,7 @@ class AdvisoryDriver implements Driver {
       // a signal of the cancellation may still come, so the session is not used again
       if (isLocked) await wait.session?.unlock(entry.mode).catch(() => undefined);
       void wait.session?.end();
-      return this.#deleteIfEmpty(queue);
+      return this.#claims.deleteIfEmpty(queue);
     }
     queue.wait = null;
     if (!isLocked || wait.session === null || wait.session.isEnded) {
@@ -399,21 +365,24 @@ class AdvisoryDriver implements Driver {
     }
     this.#hold(entry, wait.session);
     this.#advance(queue);
-    this.#push(entry, this.#toAnswer(entry));
+    this.#push(entry, this.#claims.toAnswer(entry));
   }
 
   /** Forgets a claim that is released. Undefined: it was over. */
   #take({ claim, hasUnansweredClaim }: Release): Entry | undefined {
-    const entry = this.#entries.get(claim.id);
+    const entry = this.#claims.get(claim.id);
     if (entry !== undefined) this.#drop(entry);
-    if (entry !== undefined || (hasUnansweredClaim && !this.#ended.has(claim))) this.#ended.set(claim, NONE);
+    if (entry !== undefined || (hasUnansweredClaim && this.#claims.endOf(claim) === undefined))
+      this.#claims.setEnd(claim, NONE);
     return entry;
   }
 
-  /** Ends what a forgotten claim has at the server. Returns whether it still had its lock, or its place in the queue. */
+  /**
+   * Ends what a forgotten claim has at the server. Returns whether it still had its lock, or its place in the queue.
+   */
   async #end(entry: Entry | undefined): Promise<boolean> {
     if (entry === undefined) return false;
-    if (entry.session !== null) return (await this.#unlock(entry.session, [entry]))[0] === true;
+    if (entry.hold !== null) return (await this.#unlock(entry.hold.session, [entry]))[0] === true;
     await this.#withdraw(entry);
     return true;
   }
@@ -421,7 +390,7 @@ class AdvisoryDriver implements Driver {
   /** The claim leaves the queue, in which it waited. */
   async #withdraw({ queue, mode, claim }: Entry): Promise<void> {
     const { wait } = queue;
-    if (wait?.entry.claim !== claim) return this.#deleteIfEmpty(queue);
+    if (wait?.entry.claim !== claim) return this.#claims.deleteIfEmpty(queue);
     wait.isCancelled = true;
     queue.wait = null;
     this.#advance(queue);
@@ -458,36 +427,30 @@ class AdvisoryDriver implements Driver {
       connections.give(session);
       this.#startIdleTimer();
     }
-    for (const { queue } of entries) this.#deleteIfEmpty(queue);
+    for (const { queue } of entries) this.#claims.deleteIfEmpty(queue);
     return flags;
   }
 
-  /** Forgets the claim. What it has at the server is the caller's matter. */
+  /** Forgets a claim, unless that has happened. What it has at the server is the caller's matter. */
   #drop(entry: Entry): void {
-    const { claim, queue } = entry;
-    if (this.#entries.get(claim.id) !== entry) return;
-    this.#entries.delete(claim.id);
-    queue.remove(entry);
-    if (this.#entries.size === 0) this.#startIdleTimer();
+    if (!this.#claims.has(entry)) return;
+    this.#claims.remove(entry);
+    if (this.#claims.isEmpty) this.#startIdleTimer();
   }
 
   #startIdleTimer(): void {
     this.#idleTimer.set(this.#clock.now() + this.#sessionMs / 2);
   }
 
-  #deleteIfEmpty(queue: LockQueue): void {
-    if (queue.isEmpty && this.#queues.get(queue.name) === queue) this.#queues.delete(queue.name);
-  }
-
   /** I2: its locks are lost. */
   #onSessionEnd(session: Session): void {
-    const lost = [...this.#entries.values()].filter((entry) => entry.session === session);
+    const lost = this.#claims.heldBy(session);
     for (const entry of lost) {
       this.#drop(entry);
-      this.#ended.set(entry.claim, EXPIRED);
+      this.#claims.setEnd(entry.claim, EXPIRED);
       this.#push(entry, EXPIRED);
     }
-    for (const { queue } of lost) this.#deleteIfEmpty(queue);
+    for (const { queue } of lost) this.#claims.deleteIfEmpty(queue);
   }
 
   /** Not from within a call of the core. */
@@ -499,31 +462,4 @@ class AdvisoryDriver implements Driver {
   #notify({ claim }: Entry): void {
     queueMicrotask(() => this.#events?.recheck(claim.id));
   }
-
-  #toAnswer(entry: Entry): Answer {
-    const { session, queue } = entry;
-    if (session === null) {
-      const hasConnection = queue.wait !== null || queue.waiting[0] !== entry;
-      const recheckMs = hasConnection ? this.#sessionMs / 2 : POLL_MS;
-      return { state: "waiting", remainingMs: this.#sessionMs, recheckMs };
-    }
-    const { remainingMs } = session;
-    return remainingMs > 0 ? { state: "held", token: 0n, tokenCount: 1, remainingMs } : EXPIRED;
-  }
-
-  #toView(entry: Entry): ClaimView {
-    const { id, locks, ttlMs, tokenCount, floor, wait, label } = entry.claim;
-    const now = this.#clock.now();
-    return {
-      ...{ locks, ttlMs, tokenCount, floor, wait, label: label || (this.#options.label ?? "") },
-      tag: publicTag(id),
-      answer: this.#toAnswer(entry),
-      ageMs: now - entry.createdAt,
-      ...(entry.session !== null && { heldMs: now - entry.grantedAt }),
-    };
-  }
-}
-
-function compareKeys({ locks: [one] }: Claim, { locks: [other] }: Claim): number {
-  return one.key < other.key ? -1 : Number(one.key > other.key);
 }

@@ -1,6 +1,6 @@
 /**
- * The claims of this process for one lock of the server. The server lets a session take a lock that it has once more, so claims
- * that share a connection have to exclude each other here.
+ * The claims of this process for one lock of the server. The server lets a session take a lock that it has once more,
+ * so claims that share a connection have to exclude each other here.
  */
 
 import type { Answer, Claim } from "../../../spi/driver.ts";
@@ -15,9 +15,15 @@ export interface Entry {
   readonly createdAt: number;
   /** The `claim` call in progress. */
   attempt: Promise<Answer> | null;
-  /** The session that has the lock; null: it has not been granted. */
-  session: Session | null;
-  grantedAt: number;
+  /** What it was granted; null: nothing yet. */
+  hold: Hold | null;
+}
+
+/** A lock that a claim has. */
+export interface Hold {
+  /** The one that has the lock. */
+  readonly session: Session;
+  readonly grantedAt: number;
 }
 
 /** The statement with which the first waiting claim of a queue waits at the server. */

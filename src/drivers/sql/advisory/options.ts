@@ -15,8 +15,8 @@ import {
 /** Options of every driver of advisory locks. */
 export interface AdvisoryOptions {
   /**
-   * How long a lock lasts when its process or its connection is silent, in milliseconds: the holder counts it as lost a little
-   * earlier, and the server then ends the session, as far as it can. Default 30 s, at least 1 s.
+   * How long a lock lasts when its process or its connection is silent, in milliseconds: the holder counts it as lost a
+   * little earlier, and the server then ends the session, as far as it can. Default 30 s, at least 1 s.
    */
   readonly sessionMs?: number;
   /**

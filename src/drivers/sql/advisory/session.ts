@@ -3,12 +3,12 @@
 import { StoreRefusedError } from "../../../errors.ts";
 import type { Clock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
-import { runInMicrotask } from "../../../util/microtask.ts";
 import { rejectOnThrow, sleep } from "../../../util/timeout.ts";
 import { CallTimeouts } from "../../call-timeouts.ts";
 import type { DedicatedConnection, SqlConnection } from "../clients/types.ts";
 import type { AdvisoryDialect, AdvisoryMode, SessionMark } from "./dialect.ts";
 import { WAIT_MS } from "./dialect.ts";
+import { StatementQueue } from "./statement-queue.ts";
 
 /** What the sessions of one driver share. */
 export interface SessionContext {
@@ -36,29 +36,35 @@ const END_MS = 5_000;
 const END_RETRY_MS = 5;
 
 /**
- * Invariants: it counts as alive only if a statement that was sent within the last sessionMs has been answered, and the connection
- * has not ended. Once ended it stays so. Each statement that locks, unlocks or renews does so only in the session that open() has
- * marked; the first one that meets another session ends it.
+ * alive   `confirmedAt`: when the last statement was sent that has been answered. The server counts from its end, which
+ *         is later. Without one within the last sessionMs the server may have ended the session.
+ * ended   The connection has ended, or is being ended: no further statement is sent. It stays so. `ending` settles when
+ *         the connection is closed, and the session does not have the locks any more; it never rejects.
+ *         `hasMetAnother`: a statement met another session.
+ */
+type SessionState =
+  | { readonly at: "alive"; confirmedAt: number }
+  | { readonly at: "ended"; readonly ending: Promise<void>; readonly hasMetAnother: boolean };
+
+/**
+ * A session of the server on a connection of its own. Each statement that locks, unlocks or renews does so only in the
+ * session that open() has marked; the first one that meets another session ends it.
  */
 export class Session {
   readonly #mark: SessionMark;
-  /** By this time the server has begun the session: a pooler begins one only when a client connection sends its first statement. */
+  /**
+   * By this time the server has begun the session: a pooler begins one only when a client connection sends its first
+   * statement.
+   */
   readonly #knownSince: number;
   readonly #onEnd: (session: Session) => void;
   /** The server ends the session with the connection: no pooler is in between. */
   readonly #isDirect: boolean;
   readonly #connection: DedicatedConnection;
   readonly #context: SessionContext;
-  /** When the last statement was sent that has been answered. The server counts from its end, which is later. */
-  #confirmedAt: number;
-  #isEnded = false;
-  #hasMetAnother = false;
-  /** Settles when the connection is closed, and the session does not have the locks any more. Never rejects. */
-  #ending: Promise<void> = Promise.resolve();
+  readonly #statements = new StatementQueue();
+  #state: SessionState;
   #probe: Promise<void> | null = null;
-  /** A statement is in progress. The others wait for its end: pg is to refuse more than one at a time. */
-  #isBusy = false;
-  readonly #waitingStatements: (() => void)[] = [];
 
   private constructor(
     mark: SessionMark,
@@ -71,11 +77,11 @@ export class Session {
     this.#connection = connection;
     this.#context = context;
     this.#knownSince = context.clock.now();
-    this.#confirmedAt = sentAt;
+    this.#state = { at: "alive", confirmedAt: sentAt };
     this.#onEnd = onEnd;
     this.#isDirect = connection.sessionId === mark.id;
     if (this.#isDirect) connection.prepareStatements?.();
-    connection.onEnd(() => this.#setEnded());
+    connection.onEnd(() => this.#setEnded(Promise.resolve()));
   }
 
   /** @param onEnd called once, when the session has ended for whatever reason */
@@ -104,18 +110,18 @@ export class Session {
   }
 
   get isEnded(): boolean {
-    return this.#isEnded;
+    return this.#state.at === "ended";
   }
 
   /** Did a statement meet another session? */
   get hasMetAnother(): boolean {
-    return this.#hasMetAnother;
+    return this.#state.at === "ended" && this.#state.hasMetAnother;
   }
 
   /** How long the server keeps the session from now on, if it hears nothing; 0: it may have ended it. */
   get remainingMs(): number {
     const { clock, sessionMs } = this.#context;
-    return this.#isEnded ? 0 : Math.max(this.#confirmedAt + sessionMs - clock.now(), 0);
+    return this.#state.at === "ended" ? 0 : Math.max(this.#state.confirmedAt + sessionMs - clock.now(), 0);
   }
 
   tryLock(mode: AdvisoryMode): Promise<boolean> {
@@ -157,17 +163,18 @@ export class Session {
 
   /** Closes the connection. The server frees its locks. Settles when that is done; never rejects. */
   end(): Promise<void> {
-    if (this.#isEnded) return this.#ending;
-    if (this.#isDirect) this.#connection.release(true);
-    else this.#endShared();
-    return this.#ending;
+    if (this.#state.at === "ended") return this.#state.ending;
+    if (!this.#isDirect) return this.#endShared(false);
+    this.#connection.release(true);
+    return Promise.resolve();
   }
 
   /**
-   * The pooler keeps the session, and gives it to other clients: it must not keep the locks, nor the settings. After the statement in
-   * progress, which may have taken a lock; one that waits for longer than END_MS is closed by the pooler with its session.
+   * The pooler keeps the session, and gives it to other clients: it must not keep the locks, nor the settings. After
+   * the statement in progress, which may have taken a lock; one that waits for longer than END_MS is closed by the
+   * pooler with its session.
    */
-  #endShared(): void {
+  #endShared(hasMetAnother: boolean): Promise<void> {
     const { clock } = this.#context;
     const giveUpAt = clock.now() + END_MS;
     const cleanUp = async (): Promise<void> => {
@@ -176,25 +183,16 @@ export class Session {
     const timeout = clock.timer(() => this.#connection.release(true));
     timeout.set(giveUpAt);
     timeout.keepAlive(true);
-    this.#ending = this.#afterStatements()
+    const ending = this.#statements
+      .whenIdle()
       .then(cleanUp)
       .catch(() => undefined)
       .then(() => {
         timeout.stop();
         this.#connection.release(true);
       });
-    this.#setEnded();
-  }
-
-  /** Of an ended session: none of those that wait is sent any more. */
-  #afterStatements(): Promise<void> {
-    if (!this.#isBusy) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#waitingStatements.push(() => {
-        resolve();
-        this.#endStatement();
-      });
-    });
+    this.#setEnded(ending, hasMetAnother);
+    return ending;
   }
 
   async #tryEndShared(): Promise<boolean> {
@@ -203,11 +201,10 @@ export class Session {
     return dialect.endSession(this.#connection, this.id, clock.now() - this.#knownSince);
   }
 
-  /** Tells its holders. */
-  #setEnded(): void {
-    if (this.#isEnded) return;
-    this.#isEnded = true;
-    this.#onEnd(this);
+  #setEnded(ending: Promise<void>, hasMetAnother = false): void {
+    const wasAlive = this.#state.at === "alive";
+    if (wasAlive || hasMetAnother) this.#state = { at: "ended", ending, hasMetAnother };
+    if (wasAlive) this.#onEnd(this);
   }
 
   /** Its answer confirms that the session existed when it was sent. */
@@ -215,7 +212,10 @@ export class Session {
     return this.#run(this.#context.timeouts, true, work);
   }
 
-  /** Runs it when all earlier statements have ended. Without an answer the state of the connection is unknown, so it is closed. */
+  /**
+   * Runs it when all earlier statements have ended. Without an answer the state of the connection is unknown, so it is
+   * closed.
+   */
   #run<T>(
     timeouts: CallTimeouts,
     confirms: boolean,
@@ -231,38 +231,32 @@ export class Session {
       }, sentAt);
       const fail = (error: unknown): void => {
         if (stopTimeout()) {
-          if (!this.#isEnded && !dialect.isServerError(error)) this.#connection.release(true);
+          if (!this.isEnded && !dialect.isServerError(error)) this.#connection.release(true);
           reject(dialect.explainError(error));
         }
-        this.#endStatement();
+        this.#statements.next();
       };
       const send = (): void => {
-        if (this.#isEnded) return fail(new Error(`${dialect.name}: the connection has ended`));
+        if (this.isEnded) return fail(new Error(`${dialect.name}: the connection has ended`));
         rejectOnThrow(() => work(this.#connection)).then((result) => {
           if (result === null) {
-            this.#hasMetAnother = true;
-            this.#endShared();
+            void this.#endShared(true);
             return fail(createPoolerError(dialect.name));
           }
           if (stopTimeout()) {
-            if (confirms) this.#confirmedAt = Math.max(this.#confirmedAt, sentAt);
+            if (confirms) this.#confirm(sentAt);
             resolve(result);
           }
-          this.#endStatement();
+          this.#statements.next();
         }, fail);
       };
-      if (this.#isBusy) this.#waitingStatements.push(send);
-      else {
-        this.#isBusy = true;
-        send();
-      }
+      this.#statements.add(send);
     });
   }
 
-  #endStatement(): void {
-    const next = this.#waitingStatements.shift();
-    if (next === undefined) this.#isBusy = false;
-    else runInMicrotask(next);
+  /** It existed when this statement was sent. */
+  #confirm(sentAt: number): void {
+    if (this.#state.at === "alive") this.#state.confirmedAt = Math.max(this.#state.confirmedAt, sentAt);
   }
 }
 

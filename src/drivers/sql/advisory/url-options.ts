@@ -9,8 +9,8 @@ export const ADVISORY_URL_OPTIONS = ["sessionMs", "maxWaitConnections", "silence
 type UrlOptions = Pick<AdvisoryOptions, "sessionMs" | "maxWaitConnections" | "silenceWarnings">;
 
 /**
- * Takes sessionMs, maxWaitConnections and silenceWarnings (names separated by commas) out of a url, and "+advisory" out of
- * its scheme. The options are still to be validated.
+ * Takes sessionMs, maxWaitConnections and silenceWarnings (names separated by commas) out of a url, and "+advisory" out
+ * of its scheme. The options are still to be validated.
  */
 export function takeAdvisoryUrlOptions(url: string): { readonly url: string; readonly options: UrlOptions } {
   const { url: rest, values } = takeUrlParameters(url, ADVISORY_URL_OPTIONS);

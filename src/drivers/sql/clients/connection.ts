@@ -9,11 +9,16 @@ interface ConnectionMethods {
   run(text: string, values: readonly SqlValue[]): Promise<SqlResult>;
   /** Called once. */
   release(isBroken: boolean): void;
-  /** Whether the server reported it. After any other error (a timeout of the library, a broken socket) the state of the connection is unknown. */
+  /**
+   * Whether the server reported it. After any other error (a timeout of the library, a broken socket) the state of the
+   * connection is unknown.
+   */
   isServerError(error: unknown): boolean;
 }
 
-/** A connection whose release is safe to repeat, and which is not reused after an error that leaves its state unknown. */
+/**
+ * A connection whose release is safe to repeat, and which is not reused after an error that leaves its state unknown.
+ */
 export function createConnection({ run, release, isServerError }: ConnectionMethods): SqlConnection {
   let isReleased = false;
   let isUnknown = false;

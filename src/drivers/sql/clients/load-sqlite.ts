@@ -12,7 +12,8 @@ import type { SqliteDatabase } from "./types.ts";
 const BUN_MODULE: string = "bun:sqlite";
 
 /**
- * Opens a database file, or ":memory:", with the first library of: bun:sqlite on Bun, node:sqlite, libsql, better-sqlite3.
+ * Opens a database file, or ":memory:", with the first library of: bun:sqlite on Bun, node:sqlite, libsql,
+ * better-sqlite3.
  * @throws StoreRefusedError if none is available
  */
 export async function loadSqliteDatabase(path: string): Promise<SqliteDatabase> {

@@ -1,4 +1,7 @@
-/** Creates a client for the url of a database server with a library that is installed. Nothing is loaded unless a url needs it. */
+/**
+ * Creates a client for the url of a database server with a library that is installed. Nothing is loaded unless a url
+ * needs it.
+ */
 
 import { connect, Socket } from "node:net";
 import { createConnectError } from "../../../net/transport.ts";
@@ -125,7 +128,10 @@ export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOpt
   throw createMissingError("MariaDB and MySQL urls", ["mysql2", "mariadb"]);
 }
 
-/** A socket that does not keep the process alive. It closes if the server is silent for `timeoutMs` before its first message, or after it. */
+/**
+ * A socket that does not keep the process alive. It closes if the server is silent for `timeoutMs` before its first
+ * message, or after it.
+ */
 function connectSocket(
   { host, port, socketPath }: { readonly host: string; readonly port: number; readonly socketPath?: string },
   timeoutMs: number,

@@ -74,8 +74,8 @@ export function hasOpenTransaction(status: number | null | undefined): boolean {
 }
 
 /**
- * Whether the columns have the names that their statement gave them. In a session whose character_set_results the library does not know,
- * such as UCS-2, names and texts are unreadable, and every field would be undefined.
+ * Whether the columns have the names that their statement gave them. In a session whose character_set_results the
+ * library does not know, such as UCS-2, names and texts are unreadable, and every field would be undefined.
  */
 export function areReadable([row]: readonly SqlRow[]): boolean {
   return row === undefined || Object.keys(row).every((name) => /^[ -~]+$/.test(name));

@@ -55,14 +55,16 @@ const lastStatuses = new WeakMap<PgClientLike, string>();
 /** The server does not know the name of a prepared statement, or knows it already. */
 const NAME_ERRORS: readonly string[] = ["26000", "42P05"];
 const WRITE_COMMANDS: readonly string[] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
-/** Replaces the parsers of the user, which may return anything. `length` is read as that of a list of parameter types. */
+/**
+ * Replaces the parsers of the user, which may return anything. `length` is read as that of a list of parameter types.
+ */
 const PLAIN_TYPES = { length: 0, getTypeParser };
 
 export function adaptPgPool(pool: PgPoolLike): SqlClient {
   ignoreErrors(pool);
-  // the pool listens only to idle clients: without a listener the break of one in use would end the process. Not later: the
-  // server's last message may be in the packet that makes a client ready. It stays, since a client that the pool closes may
-  // still receive that message
+  // the pool listens only to idle clients: without a listener the break of one in use would end the process. Not later:
+  // the server's last message may be in the packet that makes a client ready. It stays, since a client that the pool
+  // closes may still receive that message
   if (!pool.listeners("acquire").includes(ignoreErrors)) pool.on("acquire", ignoreErrors);
   const { Client } = pool;
   const names = new StatementNames();
@@ -99,7 +101,10 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
   };
 }
 
-/** The statements of the user and of the driver share the connection, so each caller has it alone only among the driver's. */
+/**
+ * The statements of the user and of the driver share the connection, so each caller has it alone only among the
+ * driver's.
+ */
 export function adaptPgClient(client: PgClientLike): SqlClient {
   ignoreErrors(client);
   const mutex = new ConnectionMutex();
@@ -177,9 +182,9 @@ function run(
 }
 
 /**
- * The names under which connections keep statements with parameters prepared, which are always the same few: the server parses and
- * plans each once. A pooler in transaction mode may give a statement to a session that does not know its name; then names are
- * not used any more.
+ * The names under which connections keep statements with parameters prepared, which are always the same few: the server
+ * parses and plans each once. A pooler in transaction mode may give a statement to a session that does not know its
+ * name; then names are not used any more.
  */
 class StatementNames {
   readonly #names = new Map<string, string>();
@@ -277,8 +282,8 @@ function getTypeParser(type: number, format: string = "text"): (value: string | 
 }
 
 /**
- * pg before 8.19 does not say whether a transaction is open, and a grant inside one would be undone by its rollback. The server
- * says so after every statement, so an empty one is sent if none was seen yet.
+ * pg before 8.19 does not say whether a transaction is open, and a grant inside one would be undone by its rollback.
+ * The server says so after every statement, so an empty one is sent if none was seen yet.
  */
 async function learnStatus(client: PgClientLike): Promise<void> {
   client.connection?.on("readyForQuery", ({ status }: { readonly status: string }) => {

@@ -19,8 +19,8 @@ export function parsePostgresText(type: number, text: string): unknown {
 const TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\d+)/g;
 
 /**
- * Replaces the parameters $1, $2 ... by literals without a type, as parameters have none. The form E'...' means the same
- * whatever standard_conforming_strings is.
+ * Replaces the parameters $1, $2 ... by literals without a type, as parameters have none. The form E'...' means the
+ * same whatever standard_conforming_strings is.
  * @throws TypeError if the statement has another number of parameters
  */
 export function insertPostgresValues(text: string, values: readonly SqlValue[]): string {
@@ -41,7 +41,10 @@ function formatLiteral(value: SqlValue): string {
   return `E'${String(value).replace(/[^\w .,:-]/gu, escapeChar)}'`;
 }
 
-/** In hexadecimal: in some character sets of a client a backslash is the second byte of a character, and would not escape. */
+/**
+ * In hexadecimal: in some character sets of a client a backslash is the second byte of a character, and would not
+ * escape.
+ */
 function escapeChar(char: string): string {
   return `\\U${(char.codePointAt(0) as number).toString(16).padStart(8, "0")}`;
 }

@@ -1,7 +1,7 @@
 /**
- * The adapters for SQLite libraries: node:sqlite, libsql, better-sqlite3 and bun:sqlite. They differ in how they bind and
- * return values: libsql ends the process on a boolean, and it and better-sqlite3 bind numbers as REAL. So integers are
- * bound and read as bigints everywhere.
+ * The adapters for SQLite libraries: node:sqlite, libsql, better-sqlite3 and bun:sqlite. They differ in how they bind
+ * and return values: libsql ends the process on a boolean, and it and better-sqlite3 bind numbers as REAL. So integers
+ * are bound and read as bigints everywhere.
  */
 
 import { normalizeInteger } from "./integers.ts";

@@ -1,14 +1,14 @@
 /**
- * What the SQL drivers use of a database client. The adapters in this folder make these of the libraries that users have,
- * found by shape: nothing is imported from a library that the user did not pass in.
+ * What the SQL drivers use of a database client. The adapters in this folder make these of the libraries that users
+ * have, found by shape: nothing is imported from a library that the user did not pass in.
  */
 
 /** A value of a statement's parameter. Text goes as text, Uint8Array as bytes. */
 export type SqlValue = string | number | bigint | boolean | null | Uint8Array;
 
 /**
- * One row, by column name. Text is a string, NULL is null, bytes are a Uint8Array. An integer is a number, or a bigint if a
- * number would round it. The drivers select nothing else.
+ * One row, by column name. Text is a string, NULL is null, bytes are a Uint8Array. An integer is a number, or a bigint
+ * if a number would round it. The drivers select nothing else.
  */
 export type SqlRow = Readonly<Record<string, unknown>>;
 
@@ -27,8 +27,8 @@ export interface SqlConnection {
    */
   query(text: string, values?: readonly SqlValue[]): Promise<SqlResult>;
   /**
-   * Returns it to the pool. `isBroken`: its state is unknown, so the pool closes it; a client that is a single connection
-   * stays open, since it is the user's. Only the first call counts.
+   * Returns it to the pool. `isBroken`: its state is unknown, so the pool closes it; a client that is a single
+   * connection stays open, since it is the user's. Only the first call counts.
    */
   release(isBroken?: boolean): void;
 }
@@ -36,13 +36,13 @@ export interface SqlConnection {
 /** A connection outside the pool, which stays open: for LISTEN, and for locks that block. */
 export interface DedicatedConnection extends SqlConnection {
   /**
-   * The id of its session, as the other end told it at the start. A pooler in between tells an id of its own, not that of a session of
-   * the server. Null: the library does not show it.
+   * The id of its session, as the other end told it at the start. A pooler in between tells an id of its own, not that
+   * of a session of the server. Null: the library does not show it.
    */
   readonly sessionId: string | null;
   /**
-   * From now on the session keeps statements with parameters prepared, if the library can. Not behind a pooler, whose next client
-   * would find them.
+   * From now on the session keeps statements with parameters prepared, if the library can. Not behind a pooler, whose
+   * next client would find them.
    */
   prepareStatements?(): void;
   /** Called once when the connection ends for whatever reason, `release` included; at once if it has ended. */
@@ -57,13 +57,14 @@ export interface SqlClient {
   /** "pg", "postgres.js", "mysql2", "mariadb": for messages. */
   readonly library: string;
   /**
-   * Takes a connection from the pool, and waits while the pool is exhausted. Rejects if a transaction of the user is open
-   * on it: the statements would become part of it.
+   * Takes a connection from the pool, and waits while the pool is exhausted. Rejects if a transaction of the user is
+   * open on it: the statements would become part of it.
    */
   connect(): Promise<SqlConnection>;
   /**
-   * Calls the listener whenever a connection ends that no call uses, until the returned function is called. Not only if it broke: a client
-   * without a connection does not notice that it is cut off. If no library event tells, the driver must have the trait `reportsBreaks: false`.
+   * Calls the listener whenever a connection ends that no call uses, until the returned function is called. Not only if
+   * it broke: a client without a connection does not notice that it is cut off. If no library event tells, the driver
+   * must have the trait `reportsBreaks: false`.
    */
   readonly watchBreaks: (listener: () => void) => () => void;
   /** Opens a connection beside the pool, with the same settings. Absent: the client is a single connection. */

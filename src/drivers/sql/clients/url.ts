@@ -32,7 +32,10 @@ const SSL_FLAGS: ReadonlyMap<string, boolean> = new Map([
 ]);
 const SSL_MODES: readonly string[] = ["disable", "no-verify", "prefer", "require", "verify-ca", "verify-full"];
 
-/** The files of TLS, by the names of the parameters that libpq and pg have, and of the options of MariaDB's and MySQL's programs. */
+/**
+ * The files of TLS, by the names of the parameters that libpq and pg have, and of the options of MariaDB's and MySQL's
+ * programs.
+ */
 const POSTGRES_FILES = { ca: "sslrootcert", cert: "sslcert", key: "sslkey" } as const;
 const MYSQL_FILES = { ca: "ssl-ca", cert: "ssl-cert", key: "ssl-key" } as const;
 type FileParameters = Readonly<Record<"ca" | "cert" | "key", string>>;
@@ -80,8 +83,8 @@ interface PostgresEndpoint {
 }
 
 /**
- * Takes the parameters of TLS out of a url, so that they mean the same for both libraries: all modes but disable and no-verify
- * check the certificate and the name. With uselibpqcompat they stay, since pg alone knows those rules.
+ * Takes the parameters of TLS out of a url, so that they mean the same for both libraries: all modes but disable and
+ * no-verify check the certificate and the name. With uselibpqcompat they stay, since pg alone knows those rules.
  * @throws TypeError if the files do not belong together; StoreRefusedError if one cannot be used
  */
 export function takePostgresTls(url: string, parameters: URLSearchParams): PostgresEndpoint {
@@ -159,7 +162,8 @@ interface TlsSettings {
 /**
  * Parses a url. The files that it names are read, and `ssl` contains them.
  * @param driverParameters those that the driver has taken out of the url, for the message
- * @throws TypeError that does not contain the url, which may hold a password; StoreRefusedError if a file cannot be used
+ * @throws TypeError that does not contain the url, which may hold a password; StoreRefusedError if a file cannot be
+ * used
  */
 export function parseMysqlUrl(url: string, driverParameters: readonly string[] = []): MysqlEndpoint {
   const parsed = parseServerUrl(url, ["mysql:", "mariadb:"], "user:password@host:3306/database");
@@ -185,7 +189,8 @@ export function parseMysqlUrl(url: string, driverParameters: readonly string[] =
 
 /**
  * What mysql2 needs to check a certificate: without verifyIdentity one for any name would do.
- * @throws StoreRefusedError for a server that is named by its address: mysql2 would compare the certificate with "localhost"
+ * @throws StoreRefusedError for a server that is named by its address: mysql2 would compare the certificate with
+ * "localhost"
  */
 export function toMysql2Tls({ ssl = {}, options }: MysqlEndpoint): object {
   const { rejectUnauthorized, verifyIdentity = true } = ssl;

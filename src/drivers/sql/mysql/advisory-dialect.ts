@@ -33,8 +33,8 @@ const WAIT_FOR_LOCK = createStatement("get_lock(?, ?)");
 const UNLOCK = createStatement("release_lock(?)");
 
 /**
- * A server that was started again has other sessions, with the same numbers. It counts to NOW, which another user of the session may
- * have set (SET timestamp).
+ * A server that was started again has other sessions, with the same numbers. It counts to NOW, which another user of
+ * the session may have set (SET timestamp).
  */
 const READ_UPTIME = `select variable_value + timestampdiff(second, now(), sysdate()) as uptime
   from /*M! information_schema */ /*!80013 performance_schema */ .global_status where variable_name = 'Uptime'`;
@@ -173,8 +173,9 @@ async function probe(connection: SqlConnection, session: SessionMark): Promise<t
 }
 
 /**
- * Whether GET_LOCK or RELEASE_LOCK returned 1. GET_LOCK returns 0 when its time limit has passed, and null when its statement was killed.
- * RELEASE_LOCK returns 0 when another session has the lock, and null when no session has it. Null: it met another session.
+ * Whether GET_LOCK or RELEASE_LOCK returned 1. GET_LOCK returns 0 when its time limit has passed, and null when its
+ * statement was killed. RELEASE_LOCK returns 0 when another session has the lock, and null when no session has it.
+ * Null: it met another session.
  */
 function toResult({ rows: [row] }: SqlResult): boolean | null {
   const result = Number(row?.result);

@@ -8,8 +8,9 @@ import { ADVISORY_OPTION_RULES } from "../advisory/options.ts";
 /** Options of `mysqlAdvisory()`. */
 export interface MysqlAdvisoryOptions extends AdvisoryOptions {
   /**
-   * The name of a key's lock, as in GET_LOCK: 1 to 64 printable characters of ASCII; names that differ only in case count as
-   * one. For systems that use names already. Default: "holdfast:" and the first 32 hexadecimal digits of the key's SHA-256.
+   * The name of a key's lock, as in GET_LOCK: 1 to 64 printable characters of ASCII; names that differ only in case
+   * count as one. For systems that use names already. Default: "holdfast:" and the first 32 hexadecimal digits of the
+   * key's SHA-256.
    */
   readonly keyToName?: (key: string) => string;
   /** Warnings that `open()` leaves out, by the names that `holdfast doctor` shows. Default: none. */

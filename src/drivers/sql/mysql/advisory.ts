@@ -10,11 +10,11 @@ import { validateMysqlAdvisoryOptions } from "./advisory-options.ts";
 import type { MysqlClient } from "./options.ts";
 
 /**
- * Creates a driver for GET_LOCK of MariaDB (10.6 or later; tested with 10.11) and MySQL (8.0.13 or later; untested): no table, no
- * fencing token, exclusive locks only; a lock lasts as long as its connection. `client`: a pool of mysql2, which the driver
- * never closes; or a function that creates one, which the driver closes. The driver opens connections of its own with the
- * settings of the client: one, and one more for each lock that has to be waited for. The package mariadb works by url only, since
- * its pools do not show their settings.
+ * Creates a driver for GET_LOCK of MariaDB (10.6 or later; tested with 10.11) and MySQL (8.0.13 or later; untested): no
+ * table, no fencing token, exclusive locks only; a lock lasts as long as its connection. `client`: a pool of mysql2,
+ * which the driver never closes; or a function that creates one, which the driver closes. The driver opens connections
+ * of its own with the settings of the client: one, and one more for each lock that has to be waited for. The package
+ * mariadb works by url only, since its pools do not show their settings.
  * @throws TypeError naming the argument if the client or an option is invalid
  */
 export function mysqlAdvisory(

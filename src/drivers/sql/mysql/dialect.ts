@@ -1,4 +1,7 @@
-/** The dialect of MariaDB and MySQL: each verb is one CALL of a procedure (sql/), which is one transaction. Its clock is in clock.ts. */
+/**
+ * The dialect of MariaDB and MySQL: each verb is one CALL of a procedure (sql/), which is one transaction. Its clock is
+ * in clock.ts.
+ */
 
 import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
@@ -42,10 +45,10 @@ const MAX_BIGINT = 2n ** 63n - 1n;
 const ABOVE_ALL_KEYS: Uint8Array = Buffer.from([0xff]);
 
 /**
- * Settings of the session, for one call, on MariaDB: whatever another user of the pool has set, a call ends before its client gives it up,
- * and does not fail by a time-out, by a limit of rows to examine, or by one of the bytes by which rows are sorted. Without the two
- * checks an insert into an empty table locks all of it. In a time zone with daylight saving the local time of the clock (clock.ts)
- * would be ambiguous for an hour.
+ * Settings of the session, for one call, on MariaDB: whatever another user of the pool has set, a call ends before its
+ * client gives it up, and does not fail by a time-out, by a limit of rows to examine, or by one of the bytes by which
+ * rows are sorted. Without the two checks an insert into an empty table locks all of it. In a time zone with daylight
+ * saving the local time of the clock (clock.ts) would be ambiguous for an hour.
  */
 const CALL_SETTINGS =
   "/*M! set statement max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1,time_zone='+00:00' for */";
@@ -285,7 +288,10 @@ class MysqlSession implements DialectSession {
   }
 }
 
-/** A call that the server cancels leaves its transaction open, also on a connection that is not closed because it is the user's. */
+/**
+ * A call that the server cancels leaves its transaction open, also on a connection that is not closed because it is the
+ * user's.
+ */
 async function callOrRollBack(
   connection: Pick<SqlConnection, "query">,
   text: string,

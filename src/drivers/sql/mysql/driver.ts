@@ -19,9 +19,9 @@ export type { MysqlClient, MysqlOptions, MysqlWarning } from "./options.ts";
 
 /**
  * Creates a driver for MariaDB (10.6 or later; tested with 10.11) and MySQL (8.0.13 or later; untested). InnoDB only.
- * `client`: a pool or a connection of mysql2 or mariadb, which the driver never closes; or a function that creates one, which
- * the driver closes. No connection is kept between calls, so a small pool serves any number of locks. A single connection
- * must not be used for transactions.
+ * `client`: a pool or a connection of mysql2 or mariadb, which the driver never closes; or a function that creates one,
+ * which the driver closes. No connection is kept between calls, so a small pool serves any number of locks. A single
+ * connection must not be used for transactions.
  * @throws TypeError naming the argument if the client or an option is invalid
  */
 export function mysql(

@@ -26,7 +26,10 @@ interface KnownError {
   readonly isOfSession?: true;
 }
 
-/** By the numbers of the servers, which are the same for MariaDB and MySQL. All others are passed on without their statements. */
+/**
+ * By the numbers of the servers, which are the same for MariaDB and MySQL. All others are passed on without their
+ * statements.
+ */
 const KNOWN_ERRORS: readonly KnownError[] = [
   {
     numbers: [1044],
@@ -127,8 +130,8 @@ export function isRightError(error: unknown): boolean {
 }
 
 /**
- * Whether a transaction of the driver may be open on the connection after this error. A statement that the server cancelled
- * may have skipped the handler that rolls back.
+ * Whether a transaction of the driver may be open on the connection after this error. A statement that the server
+ * cancelled may have skipped the handler that rolls back.
  */
 export function leavesTransactionOpen(error: unknown): boolean {
   return findKnownError(error)?.endsTransaction !== true;

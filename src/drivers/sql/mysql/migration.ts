@@ -7,11 +7,13 @@ import { resolveLocation, validateLocation } from "./options.ts";
 import { IS_READ_ONLY } from "./read-only.ts";
 import { ROW_WORDS } from "./row-format.ts";
 import ADD_TOMBSTONE from "./sql/add_tombstone.sql";
+import BEGIN_TRANSACTION from "./sql/begin_transaction.sql";
 import CHECK_DATA_LOSS from "./sql/check_data_loss.sql";
 import CHECK_IDENTITY from "./sql/check_identity.sql";
 import CLAIM from "./sql/claim.sql";
 import CLAIM_QUEUED from "./sql/claim_queued.sql";
 import DETACH from "./sql/detach.sql";
+import END_TRANSACTION from "./sql/end_transaction.sql";
 import LIST from "./sql/list.sql";
 import LOCK_BUCKET from "./sql/lock_bucket.sql";
 import ORDER_HOLDERS from "./sql/order_holders.sql";
@@ -27,14 +29,15 @@ import SCHEMA from "./sql/schema.sql";
 import WALK from "./sql/walk.sql";
 
 /**
- * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
- * the library does not replace those of a newer one.
+ * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older
+ * version of the library does not replace those of a newer one.
  */
-export const REVISION = 15;
+export const REVISION = 17;
 
 /**
- * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
- * changes that older versions must understand. Older versions refuse such a database, and work with any other of their layout.
+ * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a
+ * reply changes that older versions must understand. Older versions refuse such a database, and work with any other of
+ * their layout.
  */
 const OLDEST_CALLER = 14;
 
@@ -71,12 +74,14 @@ function quoteName(name: string): string {
   return `\`${name.replaceAll("`", "``")}\``;
 }
 
-/** The words of statements that are no names. */
+/** The words of statements that are no names: values, and what several procedures have in common. */
 const CONSTANTS: Readonly<Record<string, string>> = {
   revision: `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`,
   now: NOW,
   lease_now: LEASE_NOW,
   is_read_only: IS_READ_ONLY,
+  begin_transaction: BEGIN_TRANSACTION,
+  end_transaction: END_TRANSACTION,
   ...ROW_WORDS,
 };
 
@@ -114,8 +119,9 @@ export function renderTables(location: MysqlLocation): readonly string[] {
     ...splitStatements(SCHEMA),
     `insert ignore into {layout} (version) select ${MYSQL_LAYOUT_VERSION} from dual where not exists (select 1 from {layout})`,
     "insert ignore into {identity} (only_row, created, sequence, grace_begins, grace_ends) values (1, '', 0, 0, 0)",
-    // A row that is inserted again is locked first: beside a session that keeps one locked, all those before it would be, too. What
-    // is read at this level is not locked. A migration may run without autocommit, and tables have ended its transaction before
+    // A row that is inserted again is locked first: beside a session that keeps one locked, all those before it would
+    // be, too. What is read at this level is not locked. A migration may run without autocommit, and tables have ended
+    // its transaction before
     "commit and no chain no release",
     "set transaction isolation level read committed",
     `insert ignore into {buckets} (bucket, last_token) select bucket, 0
@@ -124,7 +130,10 @@ export function renderTables(location: MysqlLocation): readonly string[] {
   ].map((text) => expandStatement(text, location));
 }
 
-/** The statements that create or replace the procedures. A call that meets one while it is replaced fails and is repeated. */
+/**
+ * The statements that create or replace the procedures. A call that meets one while it is replaced fails and is
+ * repeated.
+ */
 export function renderProcedures(location: MysqlLocation): readonly string[] {
   return PROCEDURES.flatMap(([word, text]) => [`drop procedure if exists {${word}}`, text]).map((text) =>
     expandStatement(text, location),
@@ -132,9 +141,9 @@ export function renderProcedures(location: MysqlLocation): readonly string[] {
 }
 
 /**
- * The SQL that creates the tables and procedures of the driver for MariaDB and MySQL, for those who do not let `open()` create
- * them (option `createTables`): input for the programs mariadb and mysql. It can run again, and while locks are in use. Its
- * comments name the rights that the driver's user needs.
+ * The SQL that creates the tables and procedures of the driver for MariaDB and MySQL, for those who do not let `open()`
+ * create them (option `createTables`): input for the programs mariadb and mysql. It can run again, and while locks are
+ * in use. Its comments name the rights that the driver's user needs.
  * `database`: default: the database that the program uses.
  * @throws TypeError naming the invalid option
  */

@@ -12,8 +12,8 @@ export type MysqlClient = object;
 /** Options of `mysql()`. */
 export interface MysqlOptions extends SqlOptions {
   /**
-   * The database of the tables and procedures; it must exist. Clients with the same database and prefix, on the same server,
-   * see each other's locks. Default: the database of the client's connections.
+   * The database of the tables and procedures; it must exist. Clients with the same database and prefix, on the same
+   * server, see each other's locks. Default: the database of the client's connections.
    */
   readonly database?: string;
   /** Warnings that `open()` leaves out, by the names that `holdfast doctor` shows. Default: none. */

@@ -27,8 +27,8 @@ const MIGRATION_HINT = "run the SQL of mysqlMigration(), whose comments name the
 const SETUP_LOCK_SECONDS = 4;
 
 /**
- * The database of the client's settings, by a new connection if there can be one: another user of the pool may have left one of its connections
- * in another database, where the locks of other processes are not.
+ * The database of the client's settings, by a new connection if there can be one: another user of the pool may have
+ * left one of its connections in another database, where the locks of other processes are not.
  * @throws StoreRefusedError if there is none
  */
 export async function readDefaultDatabase({ connectDedicated }: SqlClient, calls: Calls): Promise<string> {
@@ -92,7 +92,10 @@ function verifyServer(variables: ServerVariables): void {
   }
 }
 
-/** With --sysdate-is-now, which MySQL shows nowhere, SYSDATE is the time at which its statement began, or that of SET timestamp. */
+/**
+ * With --sysdate-is-now, which MySQL shows nowhere, SYSDATE is the time at which its statement began, or that of SET
+ * timestamp.
+ */
 async function verifyClock(connection: Pick<SqlConnection, "query">): Promise<void> {
   // a millisecond passes before the comparison; SLEEP would end by a clock that may be stepped
   const { rows } = await connection.query(

@@ -9,12 +9,15 @@ import type { ServerVariables } from "./server-variables.ts";
 
 /** A transaction that is open for longer counts. */
 const MAX_OPEN_SECONDS = 300;
-/** Transactions whose old rows are not purged: more are left only if something keeps them, or if the server cannot follow. */
+/**
+ * Transactions whose old rows are not purged: more are left only if something keeps them, or if the server cannot
+ * follow.
+ */
 const MAX_HISTORY = 100_000;
 
 /**
- * At READ COMMITTED a transaction keeps old rows only while a statement runs. trx_started is in the time zone of the server. The connection
- * of a transaction that was prepared before a restart is 0.
+ * At READ COMMITTED a transaction keeps old rows only while a statement runs. trx_started is in the time zone of the
+ * server. The connection of a transaction that was prepared before a restart is 0.
  */
 const READ_OLDEST = `select trx_mysql_thread_id as connection, user as user, seconds from (
   select trx_mysql_thread_id, timestampdiff(second, trx_started, convert_tz('1970-01-01' + interval ${NOW} microsecond, '+00:00', 'SYSTEM')) as seconds

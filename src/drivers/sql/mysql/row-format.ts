@@ -1,7 +1,8 @@
 /**
- * The claims of a batch, as `renew`, `release` and `detach` are sent them: one text in which each is a row of a fixed width, in order of
- * their buckets. Only this file knows the format: it writes rows, and has the expressions by which procedures read them. So these cost
- * nothing but a SUBSTRING; a cursor over JSON_TABLE would fill a temporary table for each call.
+ * The claims of a batch, as `renew`, `release` and `detach` are sent them: one text in which each is a row of a fixed
+ * width, in order of their buckets. Only this file knows the format: it writes rows, and has the expressions by which
+ * procedures read them. So these cost nothing but a SUBSTRING; a cursor over JSON_TABLE would fill a temporary table
+ * for each call.
  */
 
 import { StoreRefusedError } from "../../../errors.ts";

@@ -48,7 +48,8 @@ const PLAIN_SETTINGS: readonly (readonly [name: string, value: string | number |
   ["sql_mode", PROCEDURE_SQL_MODE],
   // else a query begins a transaction
   ["autocommit", 1],
-  // behind a statement that waits for a table or a procedure, such as one behind a dump, all calls of other processes wait, too
+  // behind a statement that waits for a table or a procedure, such as one behind a dump, all calls of other processes
+  // wait, too
   ["lock_wait_timeout", 1],
   ["innodb_lock_wait_timeout", 4],
   // else a query returns only so many rows. DEFAULT would be that of the server, which may be one

@@ -34,12 +34,15 @@ const UNUSED_MS = 250;
 
 /** How many signs of life in a row a silent client may owe to TCP. */
 const KEEPALIVE_COUNT = 3;
-/** In seconds, until the first and between two. In all not less than `idleMs`: its locks must not be free while it counts on them. */
+/**
+ * In seconds, until the first and between two. In all not less than `idleMs`: its locks must not be free while it
+ * counts on them.
+ */
 const toKeepaliveSeconds = (idleMs: number): number => Math.ceil(idleMs / 1_000 / (1 + KEEPALIVE_COUNT));
 
 /**
- * Of these settings, those that this version has. Windows cannot check connections. Without those of TCP, waiting sessions whose network is
- * cut would be found only one after the other, each when it has had the lock for `idleMs`.
+ * Of these settings, those that this version has. Windows cannot check connections. Without those of TCP, waiting
+ * sessions whose network is cut would be found only one after the other, each when it has had the lock for `idleMs`.
  */
 const SETTINGS: readonly (readonly [name: string, choose: (idleMs: number) => number])[] = [
   ["statement_timeout", () => 0],
@@ -208,7 +211,10 @@ function nameOf(name: string, isShared: boolean): string {
   return isShared ? `${name}_shared` : name;
 }
 
-/** With the numbers in the text, since a statement takes at most 65,535 parameters. They are integers: see toParameters(). */
+/**
+ * With the numbers in the text, since a statement takes at most 65,535 parameters. They are integers: see
+ * toParameters().
+ */
 function literalCallOf(name: string, mode: AdvisoryMode): string {
   const { values } = mode.lock;
   const type = values.length === 1 ? "bigint" : "int";

@@ -1,7 +1,8 @@
 /**
  * The driver of a url, whose connections are opened by the library that is installed:
  *   postgres+advisory://[user[:password]@]host[:5432]/database, or postgresql+advisory:
- * Parameters: sessionMs, maxWaitConnections, silenceWarnings (see takeAdvisoryUrlOptions); all others are the library's.
+ * Parameters: sessionMs, maxWaitConnections, silenceWarnings (see takeAdvisoryUrlOptions); all others are the
+ * library's.
  */
 
 import type { Driver } from "../../../spi/driver.ts";

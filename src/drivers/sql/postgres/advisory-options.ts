@@ -8,8 +8,9 @@ import { ADVISORY_OPTION_RULES } from "../advisory/options.ts";
 /** Options of `postgresAdvisory()`. */
 export interface PostgresAdvisoryOptions extends AdvisoryOptions {
   /**
-   * The advisory lock of a key: a bigint of 64 bits, or a pair of integers of 32 bits, as in pg_advisory_lock(bigint) and
-   * pg_advisory_lock(int, int). For systems that use numbers already. Default: the first 64 bits of the key's SHA-256.
+   * The advisory lock of a key: a bigint of 64 bits, or a pair of integers of 32 bits, as in pg_advisory_lock(bigint)
+   * and pg_advisory_lock(int, int). For systems that use numbers already. Default: the first 64 bits of the key's
+   * SHA-256.
    */
   readonly keyToLock?: (key: string) => bigint | readonly [number, number];
   /** Warnings that `open()` leaves out, by the names that `holdfast doctor` shows. Default: none. */

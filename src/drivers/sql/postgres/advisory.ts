@@ -10,10 +10,10 @@ import { validatePostgresAdvisoryOptions } from "./advisory-options.ts";
 import type { PostgresClient } from "./options.ts";
 
 /**
- * Creates a driver for advisory locks of PostgreSQL (12 or later; tested with 15): no table, no fencing token; a lock lasts as long
- * as its connection. `client`: a Pool of pg or the sql of postgres.js, which the driver never closes; or a function that creates
- * one, which the driver closes. The driver opens connections of its own with the settings of the client: one, and one
- * more for each lock that has to be waited for.
+ * Creates a driver for advisory locks of PostgreSQL (12 or later; tested with 15): no table, no fencing token; a lock
+ * lasts as long as its connection. `client`: a Pool of pg or the sql of postgres.js, which the driver never closes; or
+ * a function that creates one, which the driver closes. The driver opens connections of its own with the settings of
+ * the client: one, and one more for each lock that has to be waited for.
  * @throws TypeError naming the argument if the client or an option is invalid
  */
 export function postgresAdvisory(

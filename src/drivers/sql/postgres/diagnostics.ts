@@ -1,4 +1,6 @@
-/** Checks the settings of a PostgreSQL server that matter to locks: for `holdfast doctor` and for warnings of open(). */
+/**
+ * Checks the settings of a PostgreSQL server that matter to locks: for `holdfast doctor` and for warnings of open().
+ */
 
 import type { Check } from "../../../spi/driver.ts";
 import type { Calls } from "../calls.ts";

@@ -1,4 +1,7 @@
-/** The dialect of PostgreSQL: stored functions (sql/), one call and one round trip for each verb, pushes by NOTIFY. Its clock is sql/read_clock.sql. */
+/**
+ * The dialect of PostgreSQL: stored functions (sql/), one call and one round trip for each verb, pushes by NOTIFY. Its
+ * clock is sql/read_clock.sql.
+ */
 
 import type { Check } from "../../../spi/driver.ts";
 import { chunk } from "../../../util/chunk.ts";
@@ -43,7 +46,10 @@ const MAX_BATCH = 1_000;
 /** No key has more characters. */
 const MAX_KEY_LENGTH = 512;
 const LAST_CHARACTER = "\u{10ffff}";
-/** A call that may be given up before its wait for a lock ends at the server (migration.ts) is sent with the time that it has left. */
+/**
+ * A call that may be given up before its wait for a lock ends at the server (migration.ts) is sent with the time that
+ * it has left.
+ */
 const MIN_REMAINING_MS = 4_500;
 
 /** `ownsClient`: close() closes the client. */
@@ -76,7 +82,9 @@ class PostgresSession implements DialectSession {
   readonly #listener: Listener | null;
   readonly #statements: Statements;
   readonly #stopWatching: () => void;
-  /** The channel of this process. One that cannot listen has a name that is no channel, and that no other process has. */
+  /**
+   * The channel of this process. One that cannot listen has a name that is no channel, and that no other process has.
+   */
   readonly #inbox: string;
   /** 0: guardDataLoss is off. */
   readonly #maxTtlMs: number;
@@ -85,8 +93,8 @@ class PostgresSession implements DialectSession {
   /** Sessions of this database begin at another isolation level, so no call is tried with their settings first. */
   #isAlwaysPlain = false;
   /**
-   * That of the last claim that was answered "waiting". What the driver does besides its calls takes turns with calls for this bucket,
-   * so that a process whose callers want one key has one connection.
+   * That of the last claim that was answered "waiting". What the driver does besides its calls takes turns with calls
+   * for this bucket, so that a process whose callers want one key has one connection.
    */
   #waitingBucket: number | null = null;
 
@@ -286,8 +294,8 @@ class PostgresSession implements DialectSession {
   }
 
   /**
-   * Sends a notification, in turn with the calls for the bucket of a waiting claim. In a plain transaction, which a server that only reads
-   * refuses: by itself it would accept a notification, and another server is the primary.
+   * Sends a notification, in turn with the calls for the bucket of a waiting claim. In a plain transaction, which a
+   * server that only reads refuses: by itself it would accept a notification, and another server is the primary.
    */
   #notify(channel: string, payload: string): Promise<SqlResult> {
     const statement = "select pg_catalog.pg_notify($1, $2)";
@@ -322,8 +330,8 @@ class PostgresSession implements DialectSession {
   }
 
   /**
-   * A pool may hand on a connection whose settings another user has changed, or a pooler one of another client. The call is repeated, once,
-   * in a transaction without them.
+   * A pool may hand on a connection whose settings another user has changed, or a pooler one of another client. The
+   * call is repeated, once, in a transaction without them.
    */
   #toWork(statement: string, values: readonly SqlValue[]): (connection: CallConnection) => Promise<SqlResult> {
     const runPlain = (connection: CallConnection): Promise<SqlResult> => queryPlain(connection, statement, values);

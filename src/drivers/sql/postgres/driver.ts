@@ -16,9 +16,9 @@ export type { PostgresClient, PostgresOptions, PostgresWarning } from "./options
 
 /**
  * Creates a driver for PostgreSQL (12 or later; tested with 15). Locks are rows of tables in a schema of their own.
- * `client`: a Pool of pg, which the driver never closes; or a function that creates one, which the driver closes. A single
- * Client works, but receives no pushes. A call takes a connection for one statement only. While claims of this process
- * wait, one further connection listens for pushes.
+ * `client`: a Pool of pg, which the driver never closes; or a function that creates one, which the driver closes. A
+ * single Client works, but receives no pushes. A call takes a connection for one statement only. While claims of this
+ * process wait, one further connection listens for pushes.
  * @throws TypeError naming the argument if the client or an option is invalid
  */
 export function postgres(

@@ -105,16 +105,17 @@ export function isMissingError(error: unknown): boolean {
 }
 
 /**
- * Whether the server, or its database, only reads. Of a call, which is repeated if the setting of a session may be the cause
- * (plain-transaction.ts).
+ * Whether the server, or its database, only reads. Of a call, which is repeated if the setting of a session may be the
+ * cause (plain-transaction.ts).
  */
 export function isReadOnlyError(error: unknown): boolean {
   return readErrorCode(error) === READ_ONLY;
 }
 
 /**
- * Whether the error ends the connection or leaves it unusable. A statement that failed alone does neither. A right that is missing in a
- * plain transaction, too, may be missing in this session only: another user of the pool can have changed its user.
+ * Whether the error ends the connection or leaves it unusable. A statement that failed alone does neither. A right that
+ * is missing in a plain transaction, too, may be missing in this session only: another user of the pool can have
+ * changed its user.
  */
 export function breaksConnection(error: unknown): boolean {
   const code = readErrorCode(error);

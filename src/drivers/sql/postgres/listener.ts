@@ -1,11 +1,11 @@
 /**
- * Receives pushes: LISTEN on a connection of its own, opened when the first claim of this process waits, or by stayOpen(). Timers only
- * space the attempts to connect and bound the probes; claims are unknown here.
+ * Receives pushes: LISTEN on a connection of its own, opened when the first claim of this process waits, or by
+ * stayOpen(). Timers only space the attempts to connect and bound the probes; claims are unknown here.
  *
  * Invariants
  * - It receives only if a notification that was sent the way of the calls has arrived here: a pooler accepts LISTEN and
- *   delivers nothing. While a standby is promoted, too, the calls may lead to one server and this connection to the other, so one that
- *   is lost says nothing yet.
+ *   delivers nothing. While a standby is promoted, too, the calls may lead to one server and this connection to the
+ *   other, so one that is lost says nothing yet.
  * - A push counts as an answer only while it receives; before, it is a hint.
  * - After stayOpen() it opens a new connection whenever one ends: held claims wait for pushes, too.
  * - When it begins or ceases to receive, pushes may be lost: it says so, and the claims are rechecked.
@@ -41,7 +41,10 @@ export interface ListenerEvents {
 export interface ListenerContext {
   readonly clock: Clock;
   readonly connect: () => Promise<DedicatedConnection>;
-  /** Sends a notification the way of the calls; rejects where a call would be refused, so that it leads to the primary as they do. */
+  /**
+   * Sends a notification the way of the calls; rejects where a call would be refused, so that it leads to the primary
+   * as they do.
+   */
   readonly notify: (channel: string, payload: string) => Promise<unknown>;
 }
 
@@ -58,8 +61,8 @@ type ProbeResult = "arrived" | "lost" | "unknown";
 
 export class Listener {
   /**
-   * The layout, as all names have it, and 130 random bits: every role of the database may send notifications to every channel
-   * that it can name. walk.sql knows it by its prefix.
+   * The layout, as all names have it, and 130 random bits: every role of the database may send notifications to every
+   * channel that it can name. walk.sql knows it by its prefix.
    */
   readonly channel: string = `hf_${LAYOUT_VERSION}_${randomId()}`;
   readonly #context: ListenerContext;
@@ -89,8 +92,8 @@ export class Listener {
   }
 
   /**
-   * Opens the connection, and from now on a new one whenever it ends. Whether pushes arrive, after the first attempt: if not,
-   * it is as if this had not been called.
+   * Opens the connection, and from now on a new one whenever it ends. Whether pushes arrive, after the first attempt:
+   * if not, it is as if this had not been called.
    */
   async stayOpen(): Promise<boolean> {
     this.#state = { kind: "opening" };
@@ -110,7 +113,9 @@ export class Listener {
     else if (this.#state.kind === "receiving") this.#probeIfSilent(this.#state.connection);
   }
 
-  /** Makes a call. If the connection has been silent, the call takes a probe along, which costs no statement of its own. */
+  /**
+   * Makes a call. If the connection has been silent, the call takes a probe along, which costs no statement of its own.
+   */
   async callWithProbe<T>(call: (probe: string | null) => Promise<T>): Promise<T> {
     const state = this.#state;
     if (state.kind !== "receiving" || !this.#isProbeDue) return call(null);

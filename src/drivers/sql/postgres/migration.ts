@@ -6,6 +6,7 @@ import { resolveLocation, validateLocation } from "./options.ts";
 import ADD_TOMBSTONE from "./sql/add_tombstone.sql";
 import CHECK_DATA_LOSS from "./sql/check_data_loss.sql";
 import CLAIM from "./sql/claim.sql";
+import CLAIM_QUEUED from "./sql/claim_queued.sql";
 import DETACH from "./sql/detach.sql";
 import ENCODE_ANSWER from "./sql/encode_answer.sql";
 import LIST from "./sql/list.sql";
@@ -30,24 +31,26 @@ import SWEEP from "./sql/sweep.sql";
 import WALK from "./sql/walk.sql";
 
 /**
- * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version of
- * the library does not replace those of a newer one.
+ * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version
+ * of the library does not replace those of a newer one.
  */
-export const REVISION = 10;
+export const REVISION = 11;
 
 /**
- * The oldest revision of a library that can call the functions: raise it to REVISION when parameters change, or when a reply
- * changes that older versions must understand. Older versions refuse such a database, and work with any other of their layout.
+ * The oldest revision of a library that can call the functions: raise it to REVISION when parameters change, or when a
+ * reply changes that older versions must understand. Older versions refuse such a database, and work with any other of
+ * their layout.
  */
 const OLDEST_CALLER = 2;
 
 /**
- * Settings of the functions that clients call. Every look-up is by an index, and a plan is made once in a session: one that
- * was made while the tables were small would later read all rows. A session that turns index scans off would make plans that seem so
- * costly that the server compiles them, at each call. And operators are those of pg_catalog: another role that may
- * create operators in a schema of the session's search_path, as in "public" before PostgreSQL 15, could otherwise put its own
- * functions in their place, which would run with the rights of the caller. No call waits for a lock for longer than 4 s, whatever the
- * session allows: then it ends in an error (55P03) before its client gives it up.
+ * Settings of the functions that clients call. Every look-up is by an index, and a plan is made once in a session: one
+ * that was made while the tables were small would later read all rows. A session that turns index scans off would make
+ * plans that seem so costly that the server compiles them, at each call. And operators are those of pg_catalog: another
+ * role that may create operators in a schema of the session's search_path, as in "public" before PostgreSQL 15, could
+ * otherwise put its own functions in their place, which would run with the rights of the caller. No call waits for a
+ * lock for longer than 4 s, whatever the session allows: then it ends in an error (55P03) before its client gives it
+ * up.
  */
 const FUNCTION_SETTINGS =
   "set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_indexscan = on set enable_sort = off set jit = off set lock_timeout = 4000";
@@ -72,6 +75,7 @@ const FUNCTIONS: readonly string[] = [
   RECHECK_AT,
   RESTART_LEASE,
   SWEEP,
+  CLAIM_QUEUED,
   CLAIM,
   RENEW,
   RELEASE,
@@ -131,9 +135,9 @@ export function renderMigration(location: PostgresLocation): string {
 }
 
 /**
- * The SQL that creates the schema, tables and functions of the PostgreSQL driver, for those who do not let `open()` create
- * them (option `createTables`). It can run again, and while locks are in use. Its comments name the rights that the
- * driver's role needs.
+ * The SQL that creates the schema, tables and functions of the PostgreSQL driver, for those who do not let `open()`
+ * create them (option `createTables`). It can run again, and while locks are in use. Its comments name the rights that
+ * the driver's role needs.
  * @throws TypeError naming the invalid option
  */
 export function postgresMigration(options: { readonly schema?: string; readonly prefix?: string } = {}): string {

@@ -17,10 +17,10 @@ export interface PostgresOptions extends SqlOptions {
    */
   readonly schema?: string;
   /**
-   * Pushes to the holder of a lock when another claim waits for it, by NOTIFY, so that cached locks are released at once
-   * and turns of local requests last as long as no other process waits. Without it holders learn of waiters when they ask. Each claim that begins to
-   * wait behind such a lock then commits with a NOTIFY, and PostgreSQL serializes those commits. Needs a Pool, and keeps one
-   * further connection open. Default false.
+   * Pushes to the holder of a lock when another claim waits for it, by NOTIFY, so that cached locks are released at
+   * once and turns of local requests last as long as no other process waits. Without it holders learn of waiters when
+   * they ask. Each claim that begins to wait behind such a lock then commits with a NOTIFY, and PostgreSQL serializes
+   * those commits. Needs a Pool, and keeps one further connection open. Default false.
    */
   readonly recall?: boolean;
   /** Warnings that `open()` leaves out, by the names that `holdfast doctor` shows. Default: none. */
@@ -53,7 +53,10 @@ const DEFAULT_NAME = "holdfast";
 /** PostgreSQL cuts longer names without an error. */
 const MAX_NAME_BYTES = 63;
 
-/** A dollar could end the body of a function, in which the name is. PostgreSQL keeps names that begin with "pg_" for itself. */
+/**
+ * A dollar could end the body of a function, in which the name is. PostgreSQL keeps names that begin with "pg_" for
+ * itself.
+ */
 const schemaRule = (value: unknown): string | null =>
   typeof value === "string" && /^(?!pg_)[^$\p{Cc}]+$/u.test(value) && Buffer.byteLength(value) <= MAX_NAME_BYTES
     ? null

@@ -1,8 +1,9 @@
 /**
- * A transaction that no setting of its session changes. Sessions are shared: other users of the pool, or of a pooler, may have left
- * settings in them under which a statement fails.
+ * A transaction that no setting of its session changes. Sessions are shared: other users of the pool, or of a pooler,
+ * may have left settings in them under which a statement fails.
  *
- * Settings that change what a function does are set by the function itself (migration.ts, lock_buckets.sql), or it refuses them (HF001).
+ * Settings that change what a function does are set by the function itself (migration.ts, lock_buckets.sql), or it
+ * refuses them (HF001).
  */
 
 import type { CallConnection } from "../call.ts";
@@ -12,12 +13,18 @@ import { insertPostgresValues } from "../clients/postgres-protocol.ts";
 import type { SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
 import { READ_ONLY, readErrorCode, WRONG_SETTING } from "./errors.ts";
 
-/** Another isolation level or character set; transactions that only read; a role or user without rights; a short statement_timeout. */
+/**
+ * Another isolation level or character set; transactions that only read; a role or user without rights; a short
+ * statement_timeout.
+ */
 const SETTING_CODES: readonly string[] = [WRONG_SETTING, READ_ONLY, "42501", "57014"];
 /** A standby refuses transactions that write. */
 const NO_WRITES_IN_RECOVERY = "0A000";
 
-/** They end with the transaction. What the role, the database or the client's connection options say stays, except for time-outs. */
+/**
+ * They end with the transaction. What the role, the database or the client's connection options say stays, except for
+ * time-outs.
+ */
 const SETTINGS = `set local session authorization default;
 set local role to default;
 set local client_encoding = 'UTF8';
@@ -38,8 +45,8 @@ export function isSettingError(error: unknown): boolean {
 }
 
 /**
- * Runs a statement in such a transaction. Several statements in one message are one transaction without `begin`, so it takes one trip, and
- * an error leaves nothing open. The server ends it when the call is given up.
+ * Runs a statement in such a transaction. Several statements in one message are one transaction without `begin`, so it
+ * takes one trip, and an error leaves nothing open. The server ends it when the call is given up.
  */
 export async function queryPlain(
   connection: CallConnection,
@@ -57,7 +64,10 @@ export async function queryPlain(
   }
 }
 
-/** The first row of a query in such a transaction; null: there is none. By position: a client can have renamed the columns. */
+/**
+ * The first row of a query in such a transaction; null: there is none. By position: a client can have renamed the
+ * columns.
+ */
 export async function readRow(
   calls: Calls,
   statement: string,

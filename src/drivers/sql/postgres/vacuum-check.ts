@@ -1,4 +1,7 @@
-/** What keeps the server from removing the old versions of rows, which make busy keys slower: for `holdfast doctor` and for warnings of open(). */
+/**
+ * What keeps the server from removing the old versions of rows, which make busy keys slower: for `holdfast doctor` and
+ * for warnings of open().
+ */
 
 import type { Check } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
@@ -9,13 +12,17 @@ import { readRow } from "./plain-transaction.ts";
 
 /** A transaction that is open for longer counts. */
 const MAX_OPEN_SECONDS = 300;
-/** The same for what has no time that this role may read: slots, standbys, transactions of others. A busy key has a thousand pages then. */
+/**
+ * The same for what has no time that this role may read: slots, standbys, transactions of others. A busy key has a
+ * thousand pages then.
+ */
 const MAX_TRANSACTIONS = 100_000;
 
 /**
- * Rows of tables are kept for a number of a transaction in any database, since the snapshots here begin with it; for a snapshot of this database,
- * unless it is VACUUM's; for a standby's; and for the xmin of a slot. (Its catalog_xmin keeps rows of the catalogs only.) Snapshots that began while
- * another transaction was open are as old as its number, so the number decides between them.
+ * Rows of tables are kept for a number of a transaction in any database, since the snapshots here begin with it; for a
+ * snapshot of this database, unless it is VACUUM's; for a standby's; and for the xmin of a slot. (Its catalog_xmin
+ * keeps rows of the catalogs only.) Snapshots that began while another transaction was open are as old as its number,
+ * so the number decides between them.
  */
 const READ_OLDEST = `select kind, pid, name, transactions, seconds from (
   select case when standby.pid is null then 'transaction' else 'standby' end as kind, session.pid, session.application_name as name,
@@ -64,7 +71,9 @@ export async function checkVacuum(calls: Calls): Promise<VacuumCheck> {
   return { status: "warn", name, message, hint };
 }
 
-/** Never the text of a query, nor the name of a prepared transaction: they may contain secrets of other applications. */
+/**
+ * Never the text of a query, nor the name of a prepared transaction: they may contain secrets of other applications.
+ */
 function describeHolder({ kind, pid, name, seconds }: SqlRow): { readonly what: string; readonly hint: string } {
   const session = pid === null ? "" : ` (pid ${pid})`;
   const quotedName = name === null || name === "" ? "" : ` ${JSON.stringify(name)}`;

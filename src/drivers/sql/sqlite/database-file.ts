@@ -10,8 +10,8 @@ import { explainSecondName, findLocationFault, hasSecondName, verifyLocation } f
 import { readPragma } from "./settings.ts";
 
 /**
- * Creates the file if it does not exist. It contains the secret ids of claims, so only its owner may read it; SQLite gives
- * its companion files the same mode. An existing file keeps its mode, which may admit a group of users.
+ * Creates the file if it does not exist. It contains the secret ids of claims, so only its owner may read it; SQLite
+ * gives its companion files the same mode. An existing file keeps its mode, which may admit a group of users.
  * @throws StoreRefusedError if it cannot be a database
  */
 export function ensureDatabaseFile(path: string): void {
@@ -30,7 +30,9 @@ export function ensureDatabaseFile(path: string): void {
   }
 }
 
-/** The files beside a database as the first connection of this process found them, and the connections that use them. */
+/**
+ * The files beside a database as the first connection of this process found them, and the connections that use them.
+ */
 interface Companions {
   /** null: one was missing. */
   readonly identity: string | null;
@@ -38,11 +40,13 @@ interface Companions {
 }
 
 /**
- * By the identity of the database. SQLite opens the -shm file once for all connections of a process: a connection that is opened
- * later uses that one, whatever is at the path by then. So only the first one's look at the path tells what they have open.
+ * By the identity of the database. SQLite opens the -shm file once for all connections of a process: a connection that
+ * is opened later uses that one, whatever is at the path by then. So only the first one's look at the path tells what
+ * they have open.
  *
- * A connection whose files are lost stays here, and open, for the life of the process: some libraries close a connection at a
- * time of their own, and as the last one of the file it would write back what it sees, over what others have written since.
+ * A connection whose files are lost stays here, and open, for the life of the process: some libraries close a
+ * connection at a time of their own, and as the last one of the file it would write back what it sees, over what others
+ * have written since.
  */
 const COMPANIONS = new Map<string, Companions>();
 
@@ -86,10 +90,10 @@ export class DatabaseFile {
   }
 
   /**
-   * A deleted file stays usable for those that have it open, while others create a new one: two holders. The same is true of
-   * the -wal and -shm files beside it, which are open once the database was read.
-   * @throws StoreRefusedError if the path has no file any more, or another one; Error if the file has got a second name, until
-   * that is removed
+   * A deleted file stays usable for those that have it open, while others create a new one: two holders. The same is
+   * true of the -wal and -shm files beside it, which are open once the database was read.
+   * @throws StoreRefusedError if the path has no file any more, or another one; Error if the file has got a second
+   * name, until that is removed
    */
   verify(): void {
     const stat = readStat(this.path);
@@ -108,8 +112,8 @@ export class DatabaseFile {
   }
 
   /**
-   * Without its own -wal or -shm file the connection sees what no other process sees. SQLite cannot get out of this: another
-   * connection of this process would share the deleted -shm file.
+   * Without its own -wal or -shm file the connection sees what no other process sees. SQLite cannot get out of this:
+   * another connection of this process would share the deleted -shm file.
    */
   throwIfLost(): void {
     if (!this.#isLost) return;
@@ -208,8 +212,8 @@ function identify(stat: BigIntStats | undefined): string | null {
 }
 
 /**
- * Whether a connection of this process, perhaps one that was opened elsewhere, has this -shm file open though it was deleted. Only
- * Linux tells.
+ * Whether a connection of this process, perhaps one that was opened elsewhere, has this -shm file open though it was
+ * deleted. Only Linux tells.
  */
 function isMappedAfterDeletion(path: string): boolean {
   let mappings: readonly string[];

@@ -1,4 +1,7 @@
-/** The dialect of SQLite: a transaction of this process for each verb, in one file that the processes of one machine use. Its clock is in clock.ts. */
+/**
+ * The dialect of SQLite: a transaction of this process for each verb, in one file that the processes of one machine
+ * use. Its clock is in clock.ts.
+ */
 
 import { StoreRefusedError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
@@ -213,7 +216,10 @@ class SqliteSession implements DialectSession {
     });
   }
 
-  /** If the database is lost, renewals answer "none", so that the client tells its holders at once. With a handle of the user they reject. */
+  /**
+   * If the database is lost, renewals answer "none", so that the client tells its holders at once. With a handle of the
+   * user they reject.
+   */
   async #replyNoneIfLost(
     rows: readonly { readonly id: string }[],
     reply: () => Promise<readonly string[]>,
@@ -268,7 +274,10 @@ class SqliteSession implements DialectSession {
     return runWrite(this.#open, work, kind, mustFlush, bucket);
   }
 
-  /** Goes on with the file that is at the path now. Its claims are not those of the old one, so holders learn of the loss. */
+  /**
+   * Goes on with the file that is at the path now. Its claims are not those of the old one, so holders learn of the
+   * loss.
+   */
   #reopen(stale: OpenDatabase): Promise<void> {
     if (this.#open !== stale) return Promise.resolve();
     this.#reopening ??= this.#replaceDatabase().finally(() => {

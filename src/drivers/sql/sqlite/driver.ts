@@ -27,9 +27,9 @@ export type { SqliteOptions, SqliteWarning } from "./options.ts";
 
 /**
  * Creates a driver for a file of SQLite (3.42 or newer), which the processes of one machine share.
- * `database`: the path of a file, created readable for its owner only, for a connection of the driver's own (with WAL and
- * synchronous FULL); or an open handle of node:sqlite, libsql, better-sqlite3 or bun:sqlite, whose settings stay as they
- * are and which the driver never closes.
+ * `database`: the path of a file, created readable for its owner only, for a connection of the driver's own (with WAL
+ * and synchronous FULL); or an open handle of node:sqlite, libsql, better-sqlite3 or bun:sqlite, whose settings stay as
+ * they are and which the driver never closes.
  * @throws TypeError naming the argument if the path, the handle or an option is invalid
  */
 export function sqlite(database: string | SqliteLike, options: SqliteOptions = {}): Driver {
@@ -45,7 +45,8 @@ export function sqlite(database: string | SqliteLike, options: SqliteOptions = {
 }
 
 /**
- * The statements that `open()` runs to create the tables, for those who create them by migrations (`createTables: false`).
+ * The statements that `open()` runs to create the tables, for those who create them by migrations (`createTables:
+ * false`).
  * @throws TypeError if the prefix is invalid
  */
 export function sqliteMigration({ prefix = DEFAULT_PREFIX }: { readonly prefix?: string } = {}): string {

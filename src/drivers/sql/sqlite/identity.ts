@@ -1,8 +1,8 @@
 /**
- * Compares a database with the one that was used before (option guardDataLoss). Its identity row names the file, and a number
- * that every write of a guarded client raises. The file tells a copy of the database, and one that was created anew. The
- * number tells, to processes that have seen a higher one, that an older state was put back into the file: their own commits
- * are missing.
+ * Compares a database with the one that was used before (option guardDataLoss). Its identity row names the file, and a
+ * number that every write of a guarded client raises. The file tells a copy of the database, and one that was created
+ * anew. The number tells, to processes that have seen a higher one, that an older state was put back into the file:
+ * their own commits are missing.
  *
  * A restart loses nothing, so it costs no grace period.
  */
@@ -28,8 +28,8 @@ export class IdentityCheck {
   }
 
   /**
-   * In a write transaction, before anything is decided. Notes a loss of data: begins a grace period. Returns its end; 0: none
-   * is running. `isLost`: the caller knows of a loss.
+   * In a write transaction, before anything is decided. Notes a loss of data: begins a grace period. Returns its end;
+   * 0: none is running. `isLost`: the caller knows of a loss.
    */
   check(now: number, isLost = false): number {
     const found = this.#rows.readIdentity() ?? NONE;

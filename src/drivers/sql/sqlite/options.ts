@@ -16,8 +16,8 @@ export type SqliteWarning = (typeof WARNING_NAMES)[number];
 /** Options of `sqlite()`. */
 export interface SqliteOptions extends SqlOptions {
   /**
-   * Warnings that `open()` leaves out, by the names that `holdfast doctor` shows: "file" (in memory), "mode" (other users may
-   * read it), "journal", "durability". Default: none.
+   * Warnings that `open()` leaves out, by the names that `holdfast doctor` shows: "file" (in memory), "mode" (other
+   * users may read it), "journal", "durability". Default: none.
    */
   readonly silenceWarnings?: readonly SqliteWarning[];
 }

@@ -176,9 +176,9 @@ export class Routines {
   }
 
   /**
-   * Puts claims back that were held when data was lost, with their tokens. The caller knows that it held them and that their
-   * leases had not ended: if no grace period is running, that proves a loss, and one begins. A claim that waits here is
-   * restored, too: its grant may be what was lost.
+   * Puts claims back that were held when data was lost, with their tokens. The caller knows that it held them and that
+   * their leases had not ended: if no grace period is running, that proves a loss, and one begins. A claim that waits
+   * here is restored, too: its grant may be what was lost.
    */
   restore(rows: readonly RestoreRow[], pushes: Pushes): ClaimReply[] {
     const now = this.#rows.readNow();
@@ -197,9 +197,9 @@ export class Routines {
   }
 
   /**
-   * Ends held claims that conflict with a restored one, and puts the others in front, in order of their tokens: in this order each
-   * fits beside those before it, as when it was granted. Claims that do not were not held at the same time: those with the
-   * lowest tokens had ended when the others were granted, and end here.
+   * Ends held claims that conflict with a restored one, and puts the others in front, in order of their tokens: in this
+   * order each fits beside those before it, as when it was granted. Claims that do not were not held at the same time:
+   * those with the lowest tokens had ended when the others were granted, and end here.
    */
   #orderHolders(key: string, now: number): void {
     const holders = this.#rows.readHolders(key).filter(({ expires }) => expires > now);
@@ -226,8 +226,8 @@ export class Routines {
   }
 
   /**
-   * The answer to a renewal that needs no write; null: it needs one. A lease that was restarted within the last eighth of
-   * its ttl is long enough, and nothing at the front of the queue must be due to change.
+   * The answer to a renewal that needs no write; null: it needs one. A lease that was restarted within the last eighth
+   * of its ttl is long enough, and nothing at the front of the queue must be due to change.
    */
   peek(row: ClaimRow, now: number): ClaimReply | null {
     const { id } = row;
@@ -242,7 +242,10 @@ export class Routines {
     return front === null ? null : formatWaiting(stored, front, 0, now);
   }
 
-  /** Does the claim, which is held, ask to be recalled, and another one wait for it? Claims that wait are behind all others. */
+  /**
+   * Does the claim, which is held, ask to be recalled, and another one wait for it? Claims that wait are behind all
+   * others.
+   */
   #isRecalled({ key, recall }: ClaimRow, { state }: StoredClaim): boolean {
     return recall && state === "o" && this.#rows.isLastWaiting(key);
   }
@@ -270,10 +273,11 @@ export class Routines {
   }
 
   /**
-   * Grants the waiting claims that are admitted, in order of arrival, and deletes those that have expired; stops at the first that
-   * does not fit, behind which everything waits (I1). What is in use is known by the totals of the key, unless a lease may have
-   * ended or the clock has stepped back: then the admitted claims are counted again. `ownIds`: claims that the caller answers
-   * itself. `isRenewed`: it has written leases. In a grace period nothing is granted: holders that are not in the tables may exist.
+   * Grants the waiting claims that are admitted, in order of arrival, and deletes those that have expired; stops at the
+   * first that does not fit, behind which everything waits (I1). What is in use is known by the totals of the key,
+   * unless a lease may have ended or the clock has stepped back: then the admitted claims are counted again. `ownIds`:
+   * claims that the caller answers itself. `isRenewed`: it has written leases. In a grace period nothing is granted:
+   * holders that are not in the tables may exist.
    */
   #walk(
     key: string,
@@ -370,8 +374,8 @@ export class Routines {
   }
 
   /**
-   * Restates the token rule: the first token of a grant, higher than all that were granted before in this bucket (I2). `lastToken`: the bucket's, if
-   * it was read and nothing was granted since.
+   * Restates the token rule: the first token of a grant, higher than all that were granted before in this bucket (I2).
+   * `lastToken`: the bucket's, if it was read and nothing was granted since.
    */
   #issueTokens(
     claim: Pick<StoredClaim, "bucket" | "floor" | "tokenCount">,
@@ -389,7 +393,9 @@ function isTrue({ firstExpires, written }: Totals, now: number): boolean {
   return written <= now && now < firstExpires;
 }
 
-/** Was the lease restarted within the last eighth of its ttl? A clock that stepped back makes it look younger than new. */
+/**
+ * Was the lease restarted within the last eighth of its ttl? A clock that stepped back makes it look younger than new.
+ */
 export function isFresh({ expires, ttl }: { readonly expires: number; readonly ttl: number }, now: number): boolean {
   return expires - now > 0.875 * ttl && expires - now <= ttl;
 }

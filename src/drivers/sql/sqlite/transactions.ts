@@ -1,15 +1,17 @@
 /**
- * Write transactions of one connection, one after another. SQLite has one writer for the whole database, and waiting for it
- * inside SQLite would block the event loop: a busy database is asked again after a short time, without any wait inside.
+ * Write transactions of one connection, one after another. SQLite has one writer for the whole database, and waiting
+ * for it inside SQLite would block the event loop: a busy database is asked again after a short time, without any wait
+ * inside.
  *
  * Calls that are ready together share a transaction, since a commit costs a flush of the disk: each still sees what the
  * ones before it did, and none is answered before the commit.
  *
- * The kinds of calls alternate, also from one transaction to the next: so no lease ends behind claims or releases of its own process,
- * and renewals keep no claim waiting (call-kinds.ts). So do the buckets of claims: a flood of claims of one key keeps no claim of another key waiting.
+ * The kinds of calls alternate, also from one transaction to the next: so no lease ends behind claims or releases of
+ * its own process, and renewals keep no claim waiting (call-kinds.ts). So do the buckets of claims: a flood of claims
+ * of one key keeps no claim of another key waiting.
  *
- * A transaction of releases only is not flushed: if a loss of power undoes them, the leases end. One that turns out to grant
- * something is rolled back and repeated with a flush, so no grant can be seen that a loss of power would undo.
+ * A transaction of releases only is not flushed: if a loss of power undoes them, the leases end. One that turns out to
+ * grant something is rolled back and repeated with a flush, so no grant can be seen that a loss of power would undo.
  */
 
 import type { Clock, Timer } from "../../../util/clock.ts";
@@ -87,7 +89,8 @@ export class Transactions {
    * @param kind its place among the others
    * @param mustFlush false: `work` may run in a transaction that is not flushed, and throws FlushNeeded if it must not
    * @param bucket of a claim: claims of different buckets alternate
-   * @throws Error if the database was busy for the length of the timeout; else the explained error, and nothing has changed
+   * @throws Error if the database was busy for the length of the timeout; else the explained error, and nothing has
+   * changed
    */
   write<T>(
     work: (isFlushed: boolean) => T,
@@ -191,7 +194,9 @@ export class Transactions {
     for (const { call, result } of finished) call.resolve(result);
   }
 
-  /** After an error of a transaction of several calls: each of them again, so that only those fail that cannot succeed. */
+  /**
+   * After an error of a transaction of several calls: each of them again, so that only those fail that cannot succeed.
+   */
   #runAlone(error: unknown, calls: readonly PendingWrite[]): void {
     if (calls.length === 1) {
       this.#leave(calls);

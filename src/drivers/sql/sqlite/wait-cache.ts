@@ -1,6 +1,6 @@
 /**
- * Remembers what waiting claims were told. A recheck gets the same answer without reading the queue while no connection has
- * committed anything, this one included, no claim ahead has expired, and the claim's own lease needs no restart.
+ * Remembers what waiting claims were told. A recheck gets the same answer without reading the queue while no connection
+ * has committed anything, this one included, no claim ahead has expired, and the claim's own lease needs no restart.
  */
 
 import type { ClaimId } from "../../../spi/driver.ts";

@@ -1,21 +1,22 @@
-/* check_identity.sql — compares the database with the one that the identity row was written in (option guardDataLoss), and begins
-   a grace period if data may have been lost: nothing is granted in it.
+/* check_identity.sql — compares the database with the one that the identity row was written in (option guardDataLoss),
+   and begins a grace period if data may have been lost: nothing is granted in it.
    in    p_max_ttl: the caller's longest ttl in ms; p_now: the time; p_may_write: FALSE:
          only look; p_is_lost: the caller knows of a loss
-   out   o_grace_ends: when the grace period ends, 0: none is running, NULL: the row has to be written, and p_may_write is FALSE
+   out   o_grace_ends: when the grace period ends, 0: none is running, NULL: the row has to be written, and p_may_write
+         is FALSE
    cost  one row, and an entry of the information schema
 
-   The row has the time at which the claims table was created, which changes when a dump is restored, and the last UUID_SHORT() that
-   was seen. That one counts up while a server runs, from the second of its start and its server_id: so a leap, or a step back,
-   means another run or another server.
+   The row has the time at which the claims table was created, which changes when a dump is restored, and the last
+   UUID_SHORT() that was seen. That one counts up while a server runs, from the second of its start and its server_id:
+   so a leap, or a step back, means another run or another server.
 
    Invariants
-   - A period lasts for the longest ttl from the moment at which the loss was noticed: so long a live holder may need until it
-     renews its claim and finds that it must restore it.
+   - A period lasts for the longest ttl from the moment at which the loss was noticed: so long a live holder may need
+     until it renews its claim and finds that it must restore it.
    - It is never made shorter; a caller with a longer ttl makes it longer.
    - The caller has read {claims} in its transaction: the table cannot be dropped between this look and the decision.
-   - The row is locked after the last bucket, so no two calls wait for each other; before that p_may_write is FALSE, and who gets NULL
-     grants nothing. */
+   - The row is locked after the last bucket, so no two calls wait for each other; before that p_may_write is FALSE, and
+     who gets NULL grants nothing. */
 create procedure {check_identity}(in p_max_ttl bigint, in p_now bigint, in p_may_write boolean, in p_is_lost boolean, out o_grace_ends bigint)
 sql security invoker modifies sql data comment '{revision}'
 begin

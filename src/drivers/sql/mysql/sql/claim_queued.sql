@@ -1,5 +1,5 @@
-/* claim_queued.sql — the part of claim.sql for every case: other claims of the bucket, a claim that is known, a grace period. The caller
-   has begun the transaction, and commits it.
+/* claim_queued.sql — the part of claim.sql for every case: other claims of the bucket, a claim that is known, a grace
+   period. The caller has begun the transaction, and commits it.
    in       as claim.sql
    returns  as claim.sql
    cost     O(admitted + expired rows of the key) */
@@ -14,12 +14,12 @@ begin
   declare v_reason varchar(16) character set ascii;
   declare v_state char(1) character set ascii;
   declare v_neighbour varbinary(64);
-  declare v_other varbinary(512);
+  declare v_only, v_other varbinary(512);
   declare v_now, v_last, v_arrival, v_expires, v_used, v_front, v_next, v_swept, v_ahead, v_freed bigint;
   declare v_sweeps int;
   declare v_token bigint default 0;
   declare v_count int default p_count;
-  declare v_is_stale boolean;
+  declare v_is_stale, v_is_first boolean;
   declare v_is_recalled boolean default false;
   declare v_pushes longblob default '';
   declare v_grace_ends bigint default 0;
@@ -27,7 +27,9 @@ begin
   decide: begin
     select reason into v_reason from {tombstones} where id = p_id and expires > v_now;
     if v_reason is not null then set v_reply = concat('n ', v_reason); leave decide; end if;
-    select max(arrival) into v_arrival from {claims} where `key` = p_key;
+    -- the one key that has claims, NULL: there may be several
+    select if(form = 'queue', `key`, null) into v_only from {buckets} where bucket = p_bucket;
+    if v_only is null or v_only = p_key then select max(arrival) into v_arrival from {claims} where `key` = p_key; end if;
     if p_max_ttl > 0 then call {check_identity}(p_max_ttl, v_now, true, false, v_grace_ends); end if;
     if v_arrival is not null then
       select state, least(expires, v_now + ttl * 1000), if(token > 0, permits, 0) into v_state, v_expires, v_freed from {claims} where id = p_id;
@@ -51,7 +53,8 @@ begin
         leave decide;
       end if;
     end if;
-    -- a floor at the last token is fine wherever the clock is: after it has stepped back, floors are the tokens of earlier grants
+    -- a floor at the last token is fine wherever the clock is: after it has stepped back, floors are the tokens of
+    -- earlier grants
     if p_floor > v_now + 86400000000 and p_floor > v_last + 1 then set v_reply = 'f'; leave decide; end if;
     set v_used = 0, v_expires = v_now + p_ttl * 1000;
     if v_arrival is not null then
@@ -60,13 +63,14 @@ begin
       select last_token, greatest(v_arrival, if(used is not null and `key` = p_key, waits_from - 1, v_arrival)) into v_last, v_arrival
         from {buckets} where bucket = p_bucket;
     end if;
-    set v_arrival = coalesce(v_arrival, 0) + 1, v_ahead = v_arrival - coalesce(v_front, v_arrival);
+    set v_is_first = v_arrival is null, v_arrival = coalesce(v_arrival + 1, v_now), v_ahead = v_arrival - coalesce(v_front, v_arrival);
     -- restates the admission rule, and, below, restates the token rule
     if v_grace_ends = 0 and v_front is null and v_used + p_permits <= p_limit then
       set v_token = greatest(v_last + 1, p_floor, v_now);
-      -- if another program has deleted the rows of the key, the numbers of the bucket's row are out of date. Without numbers `used` stays NULL
+      -- if another program has deleted the rows of the key, the numbers of the bucket's row are out of date. Without
+      -- numbers `used` stays NULL
       update {buckets} set last_token = v_token + p_count - 1,
-          used = if(`key` = p_key, if(v_arrival = 1, null, used + p_permits), used),
+          used = if(`key` = p_key, if(v_is_first, null, used + p_permits), used),
           waits_from = if(`key` = p_key, v_arrival + 1, waits_from),
           next_expiry = if(`key` = p_key, least(next_expiry, v_expires), next_expiry)
         where bucket = p_bucket;
@@ -76,12 +80,19 @@ begin
         concat('p ', (v_grace_ends + 999) div 1000, ' ', v_now div 1000), 'n');
       leave decide;
     end if;
+    if v_only = '' then
+      update {buckets} set `key` = p_key, used = if(v_token > 0, p_permits, null), waits_from = v_arrival + 1, next_expiry = v_expires,
+          counted = v_now
+        where bucket = p_bucket;
+    elseif v_only <> p_key then
+      update {buckets} set form = 'table' where bucket = p_bucket;
+    end if;
     insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted) values (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit,
       'o', p_ttl, v_expires, v_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, if(v_token > 0, v_now, null));
-    -- rows of processes that died stay if their keys are not used again, and behind a claim that waits for long, where each walk
-    -- ends. One claim in 16 removes those that follow its own row in the order of ids, up to the first live one, and after the last
-    -- row the first ones
+    -- rows of processes that died stay if their keys are not used again, and behind a claim that waits for long, where
+    -- each walk ends. One claim in 16 removes those that follow its own row in the order of ids, up to the first live
+    -- one, and after the last row the first ones
     if substring(p_id, 9, 1) < '4' then
       set v_neighbour = p_id, v_sweeps = 0;
       sweep: while v_sweeps < 32 do

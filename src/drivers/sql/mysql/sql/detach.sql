@@ -1,6 +1,7 @@
-/* detach.sql — detaches held claims: their leases run to the full ttl, or to p_left, and the way they end is kept as a tombstone.
-   in       p_lock_wait: the longest wait for a lock, in seconds; p_left: milliseconds, NULL: the ttl; p_rows: the claims in order
-            of their buckets (row-format.ts)
+/* detach.sql — detaches held claims: their leases run to the full ttl, or to p_left, and the way they end is kept as a
+   tombstone.
+   in       p_lock_wait: the longest wait for a lock, in seconds; p_left: milliseconds, NULL: the ttl; p_rows: the
+            claims in order of their buckets (row-format.ts)
    returns  reply: "1" for each claim that was held, else "0"
    cost     an index probe a claim */
 create procedure {detach}(in p_lock_wait int, in p_left bigint, in p_rows longblob)
@@ -12,13 +13,7 @@ begin
   declare v_at int default 1;
   declare v_bucket, v_locked smallint default -1;
   declare v_last, v_now, v_ttl bigint;
-  set transaction isolation level read committed;
-  start transaction read write;
-  begin
-    declare exit handler for sqlexception begin
-      rollback and no chain no release;
-      resignal;
-    end;
+  {begin_transaction}
     while v_at < length(p_rows) do
       set v_row = substring(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id}, v_ttl = null;
       if v_bucket <> v_locked then
@@ -34,7 +29,6 @@ begin
         update {buckets} set used = null where bucket = v_bucket;
       end if;
     end while;
-    commit and no chain no release;
-  end;
+  {end_transaction}
   select convert(v_flags using ascii) as reply;
 end

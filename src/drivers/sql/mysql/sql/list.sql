@@ -1,6 +1,7 @@
 /* list.sql — lists live claims in order of key and arrival. Takes no lock.
-   in       p_from, p_to: keys from p_from on, and below p_to; p_key and p_arrival: only rows after this one, p_arrival NULL: all;
-            p_max: the most rows; p_first_bucket, p_last_bucket: the keys have buckets from this one to that one
+   in       p_from, p_to: keys from p_from on, and below p_to; p_key and p_arrival: only rows after this one, p_arrival
+            NULL: all; p_max: the most rows; p_first_bucket, p_last_bucket: the keys have buckets from this one to that
+            one
    returns  a row for each claim: keys and labels in hexadecimal, numbers as text, since clients round large ones
    cost     O(rows of the page, expired rows between them, and buckets) */
 create procedure {list}(

@@ -1,9 +1,9 @@
-/* lock_bucket.sql — locks the row of a bucket until the transaction ends, and moves the claim that the row itself has into {claims}: all
-   that follows finds claims there only. A procedure that locks several does so in ascending order, so no two calls wait for
-   each other (I4).
+/* lock_bucket.sql — locks the row of a bucket until the transaction ends, and moves the claim that the row itself has
+   into {claims}: all that follows finds claims there only. A procedure that locks several does so in ascending order,
+   so no two calls wait for each other (I4).
    in    p_bucket; p_lock_wait: the longest wait, in seconds
-   out   o_last: the highest token of the bucket; o_now: the time in microseconds, read after the lock: a call that waited must
-         not use an older time
+   out   o_last: the highest token of the bucket; o_now: the time in microseconds, read after the lock: a call that
+         waited must not use an older time
    cost  one index probe; two if the row is locked; two rows if the bucket was free or had one claim */
 create procedure {lock_bucket}(in p_bucket smallint, in p_lock_wait int, out o_last bigint, out o_now bigint)
 sql security invoker modifies sql data comment '{revision}'
@@ -32,11 +32,12 @@ begin
   if v_form = 'lone' then
     insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted)
-      select id, `key`, 1, bucket, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count,
+      select id, `key`, created, bucket, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count,
         floor, inbox, wait, label, created, created from {buckets} where bucket = p_bucket;
-    update {buckets} set form = 'table', used = permits, waits_from = 2, next_expiry = expires, counted = created where bucket = p_bucket;
+    update {buckets} set form = 'queue', used = permits, waits_from = created + 1, next_expiry = expires, counted = created
+      where bucket = p_bucket;
   elseif v_form = 'free' then
     -- from now on only a release that leaves nothing behind makes the bucket free
-    update {buckets} set form = 'table' where bucket = p_bucket;
+    update {buckets} set form = 'queue', `key` = '' where bucket = p_bucket;
   end if;
 end

@@ -1,11 +1,11 @@
-/* order_holders.sql — after a claim was restored: ends held claims of the key that conflict, and puts the others in front, in order of
-   their tokens. The caller has locked the bucket.
+/* order_holders.sql — after a claim was restored: ends held claims of the key that conflict, and puts the others in
+   front, in order of their tokens. The caller has locked the bucket.
    in    p_key, p_bucket; p_now: the time
    cost  O(held claims) probes for each claim that ends or moves
 
    Invariants
-   - In order of tokens each held claim fits beside those before it, as when it was granted. Claims that do not were not held at the
-     same time: those with the lowest tokens had ended when the others were granted, and end here.
+   - In order of tokens each held claim fits beside those before it, as when it was granted. Claims that do not were not
+     held at the same time: those with the lowest tokens had ended when the others were granted, and end here.
    - Held claims are in order of their tokens, and in front of all that wait. */
 create procedure {order_holders}(in p_key varbinary(512), in p_bucket smallint, in p_now bigint)
 sql security invoker modifies sql data comment '{revision}'

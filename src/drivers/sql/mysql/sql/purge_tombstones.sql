@@ -1,5 +1,6 @@
-/* purge_tombstones.sql — deletes tombstones of a bucket that have expired. Calls that write one do so, and releases that leave the bucket without
-   claims: as long as it has tombstones they take the long way, so those of a burst go although no other burst follows. The caller has locked the bucket.
+/* purge_tombstones.sql — deletes tombstones of a bucket that have expired. Calls that write one do so, and releases
+   that leave the bucket without claims: as long as it has tombstones they take the long way, so those of a burst go
+   although no other burst follows. The caller has locked the bucket.
    in    p_bucket, p_now
    cost  at most 32 rows, one index probe each */
 create procedure {purge_tombstones}(in p_bucket smallint, in p_now bigint)

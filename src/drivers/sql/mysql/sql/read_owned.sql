@@ -1,4 +1,5 @@
-/* read_owned.sql — reads the claims of a process, waiting and held, that are neither detached nor revoked. Takes no lock.
+/* read_owned.sql — reads the claims of a process, waiting and held, that are neither detached nor revoked. Takes no
+   lock.
    in       p_inbox: that of the process
    returns  a row for each claim: the key in hexadecimal
    cost     O(all rows): it is called once after a break */

@@ -1,5 +1,5 @@
-/* refuse_session.sql — says why this session must not write leases: called where {lease_now} is NULL. The server has ceased to be the
-   primary, or another user of the pool has changed the settings of the session. */
+/* refuse_session.sql — says why this session must not write leases: called where {lease_now} is NULL. The server has
+   ceased to be the primary, or another user of the pool has changed the settings of the session. */
 create procedure {refuse_session}()
 sql security invoker no sql comment '{revision}'
 begin

@@ -1,5 +1,5 @@
-/* release_rows.sql — the part of release.sql for every case: several claims, a claim with others in its bucket, one that has ended. The
-   caller has begun the transaction, and commits it.
+/* release_rows.sql — the part of release.sql for every case: several claims, a claim with others in its bucket, one
+   that has ended. The caller has begun the transaction, and commits it.
    in       as release.sql
    returns  as release.sql
    cost     a walk (walk.sql) of each key, and a few index probes for each claim */
@@ -14,7 +14,7 @@ begin
   declare v_state char(1) character set ascii;
   declare v_at int default 1;
   declare v_bucket, v_locked smallint default -1;
-  declare v_was_there, v_in_flight, v_is_stale boolean;
+  declare v_was_there, v_in_flight, v_is_stale, v_is_one_key boolean;
   declare v_may_grant boolean default true;
   declare v_grace_ends bigint;
   declare v_last, v_now, v_expires, v_behind, v_used, v_front, v_next, v_permits bigint;
@@ -24,7 +24,7 @@ begin
       v_in_flight = {row_flag};
     if v_bucket <> v_locked then
       call {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
-      set v_locked = v_bucket, v_behind = null;
+      set v_locked = v_bucket, v_behind = null, v_is_one_key = false;
     end if;
     set v_state = null, v_permits = 0;
     select `key`, state, expires, if(token > 0, permits, 0) into v_key, v_state, v_expires, v_permits from {claims} where id = v_id;
@@ -45,13 +45,17 @@ begin
       end if;
       call {walk}(v_touched, v_bucket, v_now, v_freed, p_inbox, true, v_may_grant, v_used, v_front, v_next, v_is_stale, v_pushes);
       set v_behind = coalesce(v_front, nullif(v_used, 0)), v_touched = null, v_freed = 0;
+      select form = 'queue' into v_is_one_key from {buckets} where bucket = v_bucket;
     end if;
-    -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it
-    if {row_ends_bucket} and v_behind is null and not exists (select 1 from {claims} where bucket = v_bucket) then
+    -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it.
+    -- If all its claims have the key of the walk, which has found none, none is looked for: that visits deleted rows
+    if {row_ends_bucket} and v_behind is null
+      and (v_is_one_key or not exists (select 1 from {claims} where bucket = v_bucket))
+    then
       call {purge_tombstones}(v_bucket, v_now);
-      if p_max_ttl = 0 and not exists (select 1 from {tombstones} where bucket = v_bucket) then
-        update {buckets} set form = 'free', used = null where bucket = v_bucket;
-      end if;
+      update {buckets} set `key` = '', used = null,
+          form = if(p_max_ttl = 0 and not exists (select 1 from {tombstones} where bucket = v_bucket), 'free', 'queue')
+        where bucket = v_bucket;
     end if;
   end while;
   -- a loss is noted after the last bucket is locked

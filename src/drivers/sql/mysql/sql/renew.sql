@@ -1,8 +1,10 @@
-/* renew.sql — restarts the leases of claims, held and waiting alike, and answers for each. Most calls only ask whether a claim
-   still waits, so what the rows say is the answer, without a lock, if the lease was restarted lately and nothing in the
-   queue is to be done.
-   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
-            buckets (row-format.ts), with a flag: it asks to be recalled; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+/* renew.sql — restarts the leases of claims, held and waiting alike, and answers for each. Most calls only ask whether
+   a claim still waits, so what the rows say is the answer, without a lock, if the lease was restarted lately and
+   nothing in the queue is to be done. The first claim for which that is not so, and those behind it, are answered under
+   the locks of their buckets: then there is always an answer.
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of
+            their buckets (row-format.ts), with a flag: it asks to be recalled; p_max_ttl: the longest ttl in ms, 0:
+            guardDataLoss is off
    returns  replies: for each claim "<id> <reply>" on a line of its own, in any order; replies as in claim.sql, or
             "r ..." instead of "h ...": held, and recalled, since another claim waits;
             "b <end in ms>": unknown, or expired, in a grace period: if it was held, the caller may restore it
@@ -13,26 +15,20 @@ begin
   -- long batches: the reply grows by parts, since each CONCAT copies what it extends
   declare v_replies, v_part longblob default '';
   declare v_reply varchar(200) character set ascii;
-  declare v_left, v_pushes longblob default '';
+  declare v_pushes longblob default '';
   declare v_suffix varchar(32) character set ascii default '';
   declare v_id varbinary(64);
   declare v_key, v_walked varbinary(512);
   declare v_state char(1) character set ascii;
   declare v_row varbinary({row_width});
-  declare v_at int;
+  declare v_at int default 1;
   declare v_bucket, v_locked smallint default -1;
   declare v_is_locked, v_is_stale boolean default false;
   declare v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next, v_freed bigint;
   declare v_grace_ends bigint default 0;
   declare v_count int;
   declare v_recall boolean;
-  set transaction isolation level read committed;
-  start transaction read write;
-  begin
-    declare exit handler for sqlexception begin
-      rollback and no chain no release;
-      resignal;
-    end;
+  {begin_transaction}
     set v_now = {lease_now};
     if v_now is null then call {refuse_session}(); end if;
     if p_max_ttl > 0 then
@@ -44,12 +40,11 @@ begin
           v_suffix = concat(' ', (v_grace_ends + 999) div 1000);
       end if;
     end if;
-    -- the first pass without locks; the second, under the locks of their buckets, for the claims that are left
-    passes: loop
-      set v_walked = null, v_at = 1;
-      while v_at < length(p_rows) do
-        set v_row = substring(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id},
-          v_recall = {row_flag}, v_state = null, v_reply = null;
+    while v_at < length(p_rows) do
+      set v_row = substring(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id},
+        v_recall = {row_flag}, v_reply = null;
+      repeat
+        set v_state = null;
         if v_is_locked and v_bucket <> v_locked then
           call {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
           set v_locked = v_bucket;
@@ -97,18 +92,13 @@ begin
               v_now div 1000, if(v_grace_ends > 0, v_suffix, concat(' ', v_arrival - v_front)));
           end if;
         end if;
-        if v_reply is null then
-          set v_left = concat(v_left, v_row);
-        else
-          set v_part = concat(v_part, v_id, ' ', v_reply, '\n');
-          if length(v_part) > 4000 then set v_replies = concat(v_replies, v_part), v_part = ''; end if;
-        end if;
-      end while;
-      if v_left = '' then leave passes; end if;
-      set p_rows = v_left, v_left = '', v_is_locked = true;
-    end loop;
+        -- leases are restarted together: what one claim needs, those behind it often need as well
+        if v_reply is null then set v_is_locked = true, v_walked = null; end if;
+      until v_reply is not null end repeat;
+      set v_part = concat(v_part, v_id, ' ', v_reply, '\n');
+      if length(v_part) > 4000 then set v_replies = concat(v_replies, v_part), v_part = ''; end if;
+    end while;
     if p_max_ttl > 0 and v_is_locked then call {check_identity}(p_max_ttl, v_now, true, false, v_grace_ends); end if;
-    commit and no chain no release;
-  end;
+  {end_transaction}
   select convert(concat(v_replies, v_part) using ascii) as replies;
 end

@@ -1,8 +1,8 @@
-/* restore.sql — puts a claim back that was held when data was lost, with its token (option guardDataLoss). The caller knows that it
-   held it, and that the lease had not ended: if no grace period is running, that proves a loss, and one begins. A claim that waits
-   here is restored, too: its grant may be what was lost.
-   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_max_ttl: the longest ttl in ms; the fields
-            of the claim, and its token
+/* restore.sql — puts a claim back that was held when data was lost, with its token (option guardDataLoss). The caller
+   knows that it held it, and that the lease had not ended: if no grace period is running, that proves a loss, and one
+   begins. A claim that waits here is restored, too: its grant may be what was lost.
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_max_ttl: the longest ttl in
+            ms; the fields of the claim, and its token
    returns  reply: as claim.sql
    cost     that of order_holders.sql, which keeps conflicting claims apart (I1) */
 create procedure {restore}(
@@ -17,13 +17,7 @@ begin
   declare v_now, v_last, v_grace_ends, v_arrival, v_expires bigint;
   declare v_token bigint default 0;
   declare v_count int;
-  set transaction isolation level read committed;
-  start transaction read write;
-  begin
-    declare exit handler for sqlexception begin
-      rollback and no chain no release;
-      resignal;
-    end;
+  {begin_transaction}
     call {lock_bucket}(p_bucket, p_lock_wait, v_last, v_now);
     select token into v_token from {claims} where id = p_id;
     call {check_identity}(p_max_ttl, v_now, true, true, v_grace_ends);
@@ -37,13 +31,12 @@ begin
       insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
         floor, inbox, wait, label, created, granted) values (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl,
         v_expires, p_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, v_now);
-      update {buckets} set last_token = greatest(last_token, p_token + p_count - 1), used = null where bucket = p_bucket;
+      update {buckets} set last_token = greatest(last_token, p_token + p_count - 1), form = 'table', used = null where bucket = p_bucket;
       call {order_holders}(p_key, p_bucket, v_now);
     end if;
     set v_token = 0;
     select state, token, token_count into v_state, v_token, v_count from {claims} where id = p_id and expires > v_now;
-    commit and no chain no release;
-  end;
+  {end_transaction}
   select case
     when v_state = 'r' then 'n revoked'
     when v_token > 0 then concat('h ', v_token, ' ', v_count, ' ', p_ttl, ' ', v_now div 1000, ' ', (v_grace_ends + 999) div 1000)

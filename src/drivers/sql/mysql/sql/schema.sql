@@ -1,14 +1,17 @@
 /* schema.sql — the tables (docs/design/sql.md). A semicolon at the end of a line separates statements.
-   Keys and ids are bytes: collations ignore trailing spaces, and text of a connection is converted to its character set.
-   Numbers of times are microseconds since 1970 of the database's clock.
-   No secondary index is unique: the check of a unique one locks its neighbours, which are rows of other buckets. arrival is
-   unique for each key because it is chosen under the lock of the bucket.
-   The form of a bucket: 'free': no claim of its keys, and no tombstone; 'lone': one claim, held, whose fields are those of the row, and
-   whose first token is last_token - token_count + 1; 'table': all claims are rows of {claims}. A new row has the form 'table': the
-   procedures read the tables then, so it is correct even if these have claims already.
-   In this form the row may have the numbers of one key, `key`, which walk.sql would otherwise read from all its held claims: used: permits
-   in use, NULL: there are no numbers; waits_from: held claims arrived before, and the others did not; next_expiry: no lease of a held
-   claim ends before; counted: when that was read.
+   Keys and ids are bytes: collations ignore trailing spaces, and text of a connection is converted to its character
+   set. Numbers of times are microseconds since 1970 of the database's clock.
+   No secondary index is unique: the check of a unique one locks its neighbours, which are rows of other buckets.
+   arrival is unique for each key because it is chosen under the lock of the bucket.
+   The form of a bucket: 'free': no claim of its keys, and no tombstone; 'lone': one claim, held, whose fields are those
+   of the row, whose first token is last_token - token_count + 1, and which arrived at `created`; 'queue': all claims
+   are rows of {claims}, and their key is `key`, or there is no claim if `key` is empty; 'table': all claims are rows of
+   {claims}. A new row has the form 'table': the procedures read the tables then, so it is correct even if these have
+   claims already. In the last two forms the row may have the numbers of one key, `key`, which walk.sql would otherwise
+   read from all its held claims: used: permits in use, NULL: there are no numbers; waits_from: held claims arrived
+   before, and the others did not; next_expiry: no lease of a held claim ends before; counted: when that was read.
+   Arrivals begin with the clock whenever a key has a claim again. While a transaction is open for long, deleted rows
+   stay in `by_key`: they are in front of the live ones there, where no call looks.
    `by_bucket` finds rows of claims that ended without a release, tombstones of the bucket that have expired. */
 create table if not exists {layout} (
   version int not null primary key
@@ -17,7 +20,7 @@ create table if not exists {layout} (
 create table if not exists {buckets} (
   bucket smallint not null primary key,
   last_token bigint not null,
-  form enum('free', 'lone', 'table') character set ascii collate ascii_bin not null default 'table',
+  form enum('free', 'lone', 'queue', 'table') character set ascii collate ascii_bin not null default 'table',
   id varbinary(64) not null default '',
   `key` varbinary(512) not null default '',
   permits int not null default 0,

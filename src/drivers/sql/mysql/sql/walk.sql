@@ -1,17 +1,18 @@
-/* walk.sql — the admission rule: walks the queue of a key from its front, deletes expired rows and grants what fits. The
-   only procedure that grants a claim that has waited.
+/* walk.sql — the admission rule: walks the queue of a key from its front, deletes expired rows and grants what fits.
+   The only procedure that grants a claim that has waited.
    in      p_key, p_bucket; p_now: the time; p_freed: the permits of held rows that the caller has removed;
            p_inbox: the caller's; p_may_write: the caller's transaction has locked the bucket, which protects I1 and I2;
            p_may_grant: FALSE in a grace period after a loss of data
-   out     o_used: permits of the admitted rows; o_front: arrival of the first row that does not fit, NULL: there is none;
-           o_next: no lease of the rows that it looked at ends before, NULL: there are none; o_is_stale: without the lock: an expired row, or one
-           to grant, may be there, so the rest is unknown
+   out     o_used: permits of the admitted rows; o_front: arrival of the first row that does not fit, NULL: there is
+           none; o_next: no lease of the rows that it looked at ends before, NULL: there are none; o_is_stale: without
+           the lock: an expired row, or one to grant, may be there, so the rest is unknown
    in out  io_pushes: a push for each grant to a row with the caller's inbox, each on a line of its own
-   cost    O(rows that are granted, and expired ones), an index probe each; O(admitted rows) once in each of their leases, and always while the
-           bucket's row has the numbers of another key
+   cost    O(rows that are granted, and expired ones), an index probe each; O(admitted rows) once in each of their
+           leases, and always while the bucket's row has the numbers of another key
 
-   Invariant: the numbers are changed with each change of a held row, in the same transaction, but for leases that are renewed: they end
-   later. They count for no longer than the earliest end, since the holder of that lease may be gone */
+   Invariant: the numbers are changed with each change of a held row, in the same transaction, but for leases that are
+   renewed: they end later. They count for no longer than the earliest end, since the holder of that lease may be
+   gone */
 create procedure {walk}(
   in p_key varbinary(512), in p_bucket smallint, in p_now bigint, in p_freed bigint, in p_inbox varbinary(64), in p_may_write boolean,
   in p_may_grant boolean, out o_used bigint, out o_front bigint, out o_next bigint, out o_is_stale boolean, inout io_pushes longblob
@@ -25,7 +26,8 @@ begin
   declare v_permits, v_limit, v_count int;
   declare v_state char(1) character set ascii;
   declare v_ttl, v_front_expires bigint;
-  -- those in the bucket's row (schema.sql): 'own': of this key; 'other': of another key; 'stale': they no longer count; 'none'
+  -- those in the bucket's row (schema.sql): 'own': of this key; 'other': of another key; 'stale': they no longer count;
+  -- 'none'
   declare v_numbers varchar(5) character set ascii;
   declare v_key varbinary(512);
   declare v_is_changed boolean default false;

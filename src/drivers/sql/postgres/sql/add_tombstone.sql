@@ -1,5 +1,5 @@
-/* add_tombstone.sql — keeps the reason of a claim's end: a `claim` call that arrives late must not queue it again, and a
-   renewal learns the reason.
+/* add_tombstone.sql — keeps the reason of a claim's end: a `claim` call that arrives late must not queue it again, and
+   a renewal learns the reason.
    Parameters  id, reason, ttl in ms, now
    Cost        one row. It lives for a ttl, at least 60 s: a statement may be stuck for longer than a short ttl */
 create or replace function {add_tombstone}(p_id text, p_reason text, p_ttl bigint, p_now bigint) returns void language plpgsql as $body$

@@ -1,4 +1,5 @@
-/* check_data_loss.sql — looks whether data was lost, and begins a grace period then (option guardDataLoss). When a driver opens.
+/* check_data_loss.sql — looks whether data was lost, and begins a grace period then (option guardDataLoss). When a
+   driver opens.
    Parameters  the caller's longest ttl in ms
    Returns     how many ms are left of a grace period, 0 if none is running */
 create or replace function {check_data_loss}(p_max_ttl bigint) returns bigint language plpgsql {settings} as $body$

@@ -1,5 +1,6 @@
 /* encode_answer.sql — the answer for a live claim.
-   Parameters  its token, number of tokens and end of lease; next_expiry of the walk; when a grace period ends (0: none is running); now
+   Parameters  its token, number of tokens and end of lease; next_expiry of the walk; when a grace period ends (0: none
+               is running); now
    Returns     "h <token> <tokens> <remaining ms> <store ms>" | "w <remaining ms> <recheck ms> <store ms>",
                in a grace period with another field: its end in ms */
 create or replace function {encode_answer}(p_token bigint, p_token_count int, p_expires bigint, p_next_expiry bigint, p_grace_ends bigint, p_now bigint)

@@ -1,5 +1,6 @@
 /* list.sql — one page of the live claims, in order of key and arrival.
-   Parameters  the lowest key; the lowest key behind them; the key and the arrival after which the page starts; how many claims
+   Parameters  the lowest key; the lowest key behind them; the key and the arrival after which the page starts; how many
+               claims
    Returns     a JSON list with an object for each claim. Large numbers are text
    Cost        O(claims of the page + expired claims between them) */
 create or replace function {list}(p_from text, p_to text, p_key text, p_arrival bigint, p_max int)

@@ -1,4 +1,5 @@
-/* mark_recalled.sql — the answer "held" of a claim that asks to be recalled, with the mark that another one waits for it.
+/* mark_recalled.sql — the answer "held" of a claim that asks to be recalled, with the mark that another one waits for
+   it.
    Parameters  the answer, the claim's key
    Returns     "r ..." instead of "h ..." if a claim waits: those that wait are behind all that are held
    Cost        the end of the index */

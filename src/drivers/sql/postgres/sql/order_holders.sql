@@ -1,11 +1,11 @@
-/* order_holders.sql — after a claim was restored: ends held claims of the key that conflict, and puts the others in front, in order of
-   their tokens. Needs the lock of the key's bucket.
+/* order_holders.sql — after a claim was restored: ends held claims of the key that conflict, and puts the others in
+   front, in order of their tokens. Needs the lock of the key's bucket.
    Parameters  key, now
    Cost        O(held claims), and as much again for each that ends
 
    Invariants
-   - In order of tokens each held claim fits beside those before it, as when it was granted. Claims that do not were not held at the
-     same time: those with the lowest tokens had ended when the others were granted, and end here.
+   - In order of tokens each held claim fits beside those before it, as when it was granted. Claims that do not were not
+     held at the same time: those with the lowest tokens had ended when the others were granted, and end here.
    - Held claims are in order of their tokens, and in front of all that wait. */
 create or replace function {order_holders}(p_key text, p_now bigint) returns void language plpgsql as $body$
 declare

@@ -1,5 +1,6 @@
-/* purge_tombstones.sql — deletes expired tombstones. Calls that write one, renewals, and one new claim in 16 call it, last: a call that has
-   skipped the locked ones waits for nothing more. So those of a burst go although no other burst follows.
+/* purge_tombstones.sql — deletes expired tombstones. Calls that write one, renewals, and one new claim in 16 call it,
+   last: a call that has skipped the locked ones waits for nothing more. So those of a burst go although no other burst
+   follows.
    Parameters  now
    Cost        at most 1,000 rows, a few milliseconds; one index probe if there are none */
 create or replace function {purge_tombstones}(p_now bigint) returns void language plpgsql as $body$

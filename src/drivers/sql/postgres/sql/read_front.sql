@@ -5,7 +5,8 @@
                blocked_at: arrival of the first waiting claim, null if none waits
                next_expiry: no lease of those it looked at ends before
                is_recallable: a held claim may have to be recalled by a push
-   Cost        a few rows; O(held claims) while the bucket's row does not have the numbers of this key. Writes nothing */
+   Cost        a few rows; O(held claims) while the bucket's row does not have the numbers of this key. Writes
+               nothing */
 create or replace function {read_front}(
   p_key text, p_bucket int, p_now bigint, out is_walk_due boolean, out used bigint, out blocked_at bigint, out next_expiry bigint,
   out is_recallable boolean

@@ -3,8 +3,9 @@
    Returns     pushes: those, and "<id> recalled" for each claim of the caller's inbox
    Cost        O(held claims), and one NOTIFY for each claim of another inbox
 
-   Invariant: called only for the claim that waits in front of all others, when it begins to wait and when it is rechecked, and only if
-   there is a claim to recall: a queue without such a claim causes no NOTIFY, and neither do the claims further behind. */
+   Invariant: called only for the claim that waits in front of all others, when it begins to wait and when it is
+   rechecked, and only if there is a claim to recall: a queue without such a claim causes no NOTIFY, and neither do the
+   claims further behind. */
 create or replace function {recall_holders}(p_key text, p_inbox text, inout pushes text[]) language plpgsql as $body$
 declare
   c record;

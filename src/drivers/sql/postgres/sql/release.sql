@@ -1,14 +1,15 @@
 /* release.sql — removes claims, waiting or held, and grants to those that are admitted now. One round trip.
-   Parameters  three lists of the same length, separated by commas, sorted by bucket and key: ids, ttls in ms, and "1" if a
-               `claim` call of it may still arrive, else "0"; the distinct buckets in ascending order; the caller's inbox; the longest
-               ttl in ms (0: guardDataLoss is off)
-   Returns     a line with "1" for each claim that was there, else "0"; then a line for each grant to a claim of the inbox
-   Cost        two statements for one claim that is alone at its key, else a walk (walk.sql) of each of their keys, and one NOTIFY for each
-               grant to another inbox. A release that grants nothing does not wait for the disk: if a crash of the server undoes it,
-               the lease ends it
+   Parameters  three lists of the same length, separated by commas, sorted by bucket and key: ids, ttls in ms, and "1"
+               if a `claim` call of it may still arrive, else "0"; the distinct buckets in ascending order; the caller's
+               inbox; the longest ttl in ms (0: guardDataLoss is off)
+   Returns     a line with "1" for each claim that was there, else "0"; then a line for each grant to a claim of the
+               inbox
+   Cost        two statements for one claim that is alone at its key, else a walk (walk.sql) of each of their keys, and
+               one NOTIFY for each grant to another inbox. A release that grants nothing does not wait for the disk: if
+               a crash of the server undoes it, the lease ends it
 
-   Invariant of the two statements for one claim: they delete it only if no other claim of the key is there to be granted, as seen by a
-   statement later than the one that locks the bucket's row */
+   Invariant of the two statements for one claim: they delete it only if no other claim of the key is there to be
+   granted, as seen by a statement later than the one that locks the bucket's row */
 create or replace function {release}(p_ids text, p_ttls text, p_in_flight text, p_buckets text, p_inbox text, p_max_ttl bigint)
 returns text language plpgsql {settings} as $body$
 declare

@@ -1,9 +1,10 @@
 /* renew.sql — restarts the leases of claims, held and waiting alike, and answers for each. One round trip.
-   Parameters  ids, separated by commas, sorted by bucket and key; the caller's inbox; the longest ttl in ms (0: guardDataLoss
-               is off)
+   Parameters  ids, separated by commas, sorted by bucket and key; the caller's inbox; the longest ttl in ms (0:
+               guardDataLoss is off)
    Returns     a line for each claim, as claim.sql, or "b <end in ms>": unknown, or expired, in a grace
-               period: if it was held, the caller may restore it; or "r ..." instead of "h ...": held, and recalled, since another
-               claim waits; then a line for each grant to another claim of the inbox, and for each recall of one
+               period: if it was held, the caller may restore it; or "r ..." instead of "h ...": held, and recalled,
+               since another claim waits; then a line for each grant to another claim of the inbox, and for each recall
+               of one
    Cost        O(claims x (admitted + expired claims)). Claims with more than seven eighths of their leases left, whose
                answers are the same as before, are read only: without locks and writes */
 create or replace function {renew}(p_ids text, p_inbox text, p_max_ttl bigint) returns text language plpgsql {settings} as $body$

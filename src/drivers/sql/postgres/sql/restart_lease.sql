@@ -1,6 +1,7 @@
-/* restart_lease.sql — restarts the lease of a claim and, if it waits, walks its queue: it may be granted now. Needs the lock of its
-   bucket.
-   Parameters  id, now, when a grace period ends (0: none is running), the caller's inbox, and pushes that the caller has collected
+/* restart_lease.sql — restarts the lease of a claim and, if it waits, walks its queue: it may be granted now. Needs the
+   lock of its bucket.
+   Parameters  id, now, when a grace period ends (0: none is running), the caller's inbox, and pushes that the caller
+               has collected
    Returns     pushes: those, the grants of the walk, and recalls
                answer: as claim.sql; null if the claim is unknown. "r ..." instead of "h ...": held, and recalled */
 create or replace function {restart_lease}(p_id text, p_now bigint, p_grace_ends bigint, p_inbox text, inout pushes text[], out answer text)

@@ -1,11 +1,12 @@
-/* restore.sql — puts claims back that were held when data was lost, with their tokens (option guardDataLoss). One round trip.
-   Parameters  claims: a JSON array of objects with id, key, bucket, permits, limit, ttl, token, tokens, floor, wait, label, recall; the
-               caller's inbox; the longest ttl in ms
+/* restore.sql — puts claims back that were held when data was lost, with their tokens (option guardDataLoss). One round
+   trip.
+   Parameters  claims: a JSON array of objects with id, key, bucket, permits, limit, ttl, token, tokens, floor, wait,
+               label, recall; the caller's inbox; the longest ttl in ms
    Returns     a line for each claim, as claim.sql
    Cost        O(claims x admitted claims)
 
-   The caller knows that it held them, and that their leases had not ended: if no grace period is running, that proves a loss,
-   and one begins. A claim that waits here is restored, too: its grant may be what was lost.
+   The caller knows that it held them, and that their leases had not ended: if no grace period is running, that proves a
+   loss, and one begins. A claim that waits here is restored, too: its grant may be what was lost.
 
    Invariants
    - Beside no claim that conflicts with it (order_holders.sql).

@@ -1,6 +1,7 @@
-/* revoke.sql — revokes a held claim: from now on it is answered "n revoked" and keeps its entry until it is released or its
-   lease ends; with "now" it is removed at once. Its process gets a recheck push. One round trip.
-   Parameters  key, its bucket, a token of the grant, now, the caller's inbox; the longest ttl in ms (0: guardDataLoss is off)
+/* revoke.sql — revokes a held claim: from now on it is answered "n revoked" and keeps its entry until it is released or
+   its lease ends; with "now" it is removed at once. Its process gets a recheck push. One round trip.
+   Parameters  key, its bucket, a token of the grant, now, the caller's inbox; the longest ttl in ms (0: guardDataLoss
+               is off)
    Returns     "1" if the grant was found, else "0"; then a line for each push to the caller's inbox
    Cost        O(admitted claims of the key) */
 create or replace function {revoke}(p_key text, p_bucket int, p_token bigint, p_is_immediate boolean, p_inbox text, p_max_ttl bigint)

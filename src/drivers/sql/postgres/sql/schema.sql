@@ -1,12 +1,12 @@
-/* schema.sql — the tables. docs/design/sql.md describes them. All times are microseconds since 1970 by the database's clock.
-   Text is compared byte by byte (collation "C"). A key's bucket is computed by the client (schema.ts).
+/* schema.sql — the tables. docs/design/sql.md describes them. All times are microseconds since 1970 by the database's
+   clock. Text is compared byte by byte (collation "C"). A key's bucket is computed by the client (schema.ts).
    Runs in one transaction with the functions, and alone: two clients that create them at once would fail. */
 set transaction isolation level read committed;
 -- the role that creates the tables may be an administrator: no operator or type of another role's schema is used
 set local search_path = pg_catalog, pg_temp;
 select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended({schema_literal}, 20230801));
--- All calls of other processes wait behind a statement that waits for a table, such as one behind a dump: it soon gives up, and open() tries
--- again. For the same reason nothing locks a table that is as it should be
+-- All calls of other processes wait behind a statement that waits for a table, such as one behind a dump: it soon gives
+-- up, and open() tries again. For the same reason nothing locks a table that is as it should be
 set local lock_timeout = 500;
 -- without the right to create schemas even "create schema if not exists" fails
 do $body$ begin
@@ -20,8 +20,9 @@ create table if not exists {layout} (
   revision int not null,
   oldest_caller int not null
 );
--- Changed since revision 4 or 6: parameters, results and columns. A call that meets the change fails and is repeated. So must one that is
--- still in the older function, which would insert a claim in front of first_arrival: it does not find highest_token by its older name
+-- Changed since revision 4 or 6: parameters, results and columns. A call that meets the change fails and is repeated.
+-- So must one that is still in the older function, which would insert a claim in front of first_arrival: it does not
+-- find highest_token by its older name
 do $body$ begin
   if exists (select from {layout} where version = {version} and revision < 7) then
     drop function if exists {claim}(text, text, int, int, int, bigint, int, bigint, boolean, text, text, bigint);
@@ -51,11 +52,12 @@ do $body$ begin
     raise exception 'the tables were made by a newer version of Holdfast' using errcode = 'HF003';
   end if;
 end $body$;
--- A bucket's row serializes all changes to the queues of its keys. It is updated by every grant, so its page has room for
--- further versions. It also has what calls would otherwise read from all rows of a key, for one key of the bucket (null: none):
--- first_arrival: no row of {claims} arrived before. used (null: not known): the permits of its held claims, which arrived before waits_from,
--- where the others begin; no lease of theirs ends before next_expiry, so all of them are read again then, or if the clock is behind counted,
--- when they were read last; is_recallable: one of them may have recall {recall_by_push}.
+-- A bucket's row serializes all changes to the queues of its keys. It is updated by every grant, so its page has room
+-- for further versions. It also has what calls would otherwise read from all rows of a key, for one key of the bucket
+-- (null: none): first_arrival: no row of {claims} arrived before. used (null: not known): the permits of its held
+-- claims, which arrived before waits_from, where the others begin; no lease of theirs ends before next_expiry, so all
+-- of them are read again then, or if the clock is behind counted, when they were read last; is_recallable: one of them
+-- may have recall {recall_by_push}.
 create table if not exists {buckets} (
   bucket int primary key,
   highest_token bigint not null,
@@ -68,9 +70,10 @@ create table if not exists {buckets} (
   is_recallable boolean
 ) with (fillfactor = 20);
 insert into {buckets} select bucket, 0 from pg_catalog.generate_series(0, {bucket_count} - 1) bucket on conflict do nothing;
--- token 0: it waits. state: 'o' owned, 'd' detached, 'r' revoked. recall: while it is held and another claim waits, 0: nothing is
--- said, 1: replies to its renewals say so, {recall_by_push}: they do, and its process gets a push. The columns that a renewal changes are in no index.
--- No fillfactor: a read frees the deleted rows of a page only once the page is nearly full, which it would never be.
+-- token 0: it waits. state: 'o' owned, 'd' detached, 'r' revoked. recall: while it is held and another claim waits, 0:
+-- nothing is said, 1: replies to its renewals say so, {recall_by_push}: they do, and its process gets a push. The
+-- columns that a renewal changes are in no index. No fillfactor: a read frees the deleted rows of a page only once the
+-- page is nearly full, which it would never be.
 create table if not exists {claims} (
   id text collate "C" primary key,
   key text collate "C" not null,
@@ -92,7 +95,8 @@ create table if not exists {claims} (
   recall smallint not null default 0,
   unique (key, arrival)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
--- One row, if a client has used guardDataLoss: what the database was when data was last known to be there (read_grace.sql).
+-- One row, if a client has used guardDataLoss: what the database was when data was last known to be there
+-- (read_grace.sql).
 create table if not exists {identity} (
   only_row boolean primary key default true check (only_row),
   started timestamptz not null,

@@ -1,11 +1,12 @@
-/* start_grace.sql — notes a loss of data: begins a grace period, in which nothing is granted, unless another call has done so.
+/* start_grace.sql — notes a loss of data: begins a grace period, in which nothing is granted, unless another call has
+   done so.
    Parameters  the caller's longest ttl in ms; whether the caller knows of a loss that the identity row does not show
    Returns     when the grace period ends, 0 if none is running
    Cost        one row lock. Called after bucket locks only, never before one, so no two calls wait for each other
 
    Invariants
-   - A period lasts for the longest ttl from the moment at which the loss was noticed: so long a live holder may need until it
-     renews its claim and finds that it must restore it.
+   - A period lasts for the longest ttl from the moment at which the loss was noticed: so long a live holder may need
+     until it renews its claim and finds that it must restore it.
    - It is never made shorter; a caller with a longer ttl makes it longer. */
 create or replace function {start_grace}(p_max_ttl bigint, p_is_lost boolean) returns bigint language plpgsql as $body$
 declare

@@ -1,11 +1,12 @@
-/* sweep.sql — removes rows of claims whose leases have ended, and walks their queues: without it, rows of processes that died
-   would stay if their keys are never used again, or if a claim that waits for long is in front of them, where each walk ends. One new
-   claim in 16 looks at a page of the table, chosen at random, so every row is met in time. An index would lead through all the rows that were
-   deleted since the oldest transaction began.
-   Parameters  when a grace period ends (0: none is running), the caller's inbox, and pushes that the caller has collected
+/* sweep.sql — removes rows of claims whose leases have ended, and walks their queues: without it, rows of processes
+   that died would stay if their keys are never used again, or if a claim that waits for long is in front of them, where
+   each walk ends. One new claim in 16 looks at a page of the table, chosen at random, so every row is met in time. An
+   index would lead through all the rows that were deleted since the oldest transaction began.
+   Parameters  when a grace period ends (0: none is running), the caller's inbox, and pushes that the caller has
+               collected
    Returns     pushes: those, and the grants of the walk
-   Cost        one page, mostly; before PostgreSQL 14 all of them. It waits for no lock: the caller has locked its own bucket already, and
-               another order of locks could deadlock */
+   Cost        one page, mostly; before PostgreSQL 14 all of them. It waits for no lock: the caller has locked its own
+               bucket already, and another order of locks could deadlock */
 create or replace function {sweep}(p_grace_ends bigint, p_inbox text, inout pushes text[]) language plpgsql as $body$
 declare
   c record;

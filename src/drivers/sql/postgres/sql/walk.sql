@@ -1,9 +1,10 @@
-/* walk.sql — walks a key's queue in order of arrival: removes expired claims and grants those that are admitted. Needs the
-   lock of the key's bucket.
+/* walk.sql — walks a key's queue in order of arrival: removes expired claims and grants those that are admitted. Needs
+   the lock of the key's bucket.
    Parameters  key, its bucket, now, the permits of held claims that the caller has removed,
-               when a grace period ends (0: none is running), the caller's inbox, and pushes that the caller has collected
-   Returns     pushes: those and the grants to claims of the caller's inbox, as "<id> <token> <tokens> <remaining ms>", with " r" at the
-               end if the claim asks to be recalled, and others wait already
+               when a grace period ends (0: none is running), the caller's inbox, and pushes that the caller has
+               collected
+   Returns     pushes: those and the grants to claims of the caller's inbox, as "<id> <token> <tokens> <remaining ms>",
+               with " r" at the end if the claim asks to be recalled, and others wait already
                grant_count: how many claims it granted
                used: permits of the admitted claims
                blocked_at: arrival of the first claim that does not fit, null if all are admitted
@@ -12,15 +13,17 @@
                is_recallable: an admitted claim may have to be recalled by a push
                is_counted: the bucket's row has the numbers of this key
                bucket_row: where that row is now: older versions of it may be many
-   Cost        O(claims that are granted, and expired ones), and one NOTIFY for each grant to another inbox that is a channel ("hf_...").
-               O(held claims) once in each of their leases, and always while the bucket's row has the numbers of another key
+   Cost        O(claims that are granted, and expired ones), and one NOTIFY for each grant to another inbox that is a
+               channel ("hf_..."). O(held claims) once in each of their leases, and always while the bucket's row has
+               the numbers of another key
 
    Invariants
-   - The permits that are held of a key never exceed what each of its claims allowed when it was admitted: only this function
-     admits waiting claims, each beside the sum of all before it, under the bucket's lock.
+   - The permits that are held of a key never exceed what each of its claims allowed when it was admitted: only this
+     function admits waiting claims, each beside the sum of all before it, under the bucket's lock.
    - Held claims are in front of all that wait, so their sum is enough, and those that wait are found by waits_from.
-   - What is in the bucket's row is changed with each change of a held claim, in the same transaction, but for leases that are renewed: they
-     end later. The sum counts for no longer than next_expiry, since the holder of the lease that ends then may be gone.
+   - What is in the bucket's row is changed with each change of a held claim, in the same transaction, but for leases
+     that are renewed: they end later. The sum counts for no longer than next_expiry, since the holder of the lease that
+     ends then may be gone.
    - In a grace period it grants nothing: holders that are not in the tables may exist.
    - The first claim that does not fit ends the walk: all behind it wait, so small claims cannot starve a large one.
    - A token is higher than all tokens granted before in the bucket, also when the clock has stepped back. */
@@ -40,7 +43,8 @@ declare
   v_token bigint;
   v_highest_token bigint;
   v_push text;
-  -- those in the bucket's row (schema.sql): 'own': of this key; 'other': of another key; 'stale': they no longer count; 'none'
+  -- those in the bucket's row (schema.sql): 'own': of this key; 'other': of another key; 'stale': they no longer count;
+  -- 'none'
   v_numbers text;
 begin
   select ctid, * into strict b from {buckets} where bucket = p_bucket;

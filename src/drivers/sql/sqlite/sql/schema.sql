@@ -38,8 +38,9 @@ create unique index if not exists {claims_by_key} on {claims} (key, arrival);
 
 create index if not exists {claims_waiting} on {claims} (key, arrival) where token = 0;
 
--- What is in use by claims that share their key, so that no call reads them all. A key without a row is counted when it is needed.
--- used: their permits; first_expires: no lease of them ends before; written: when one of their leases was written last
+-- What is in use by claims that share their key, so that no call reads them all. A key without a row is counted when it
+-- is needed. used: their permits; first_expires: no lease of them ends before; written: when one of their leases was
+-- written last
 create table if not exists {totals} (
   key text primary key,
   used integer not null,
