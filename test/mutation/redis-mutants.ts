@@ -121,8 +121,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, tokens after a promotion not above the ceiling",
     file: "src/drivers/redis/lua/lib/tokens.lua",
-    find: "math.max(nowMicros, claim.floor, tokenFloor + 1)",
-    replace: "math.max(nowMicros, claim.floor)",
+    find: "local token = tokenFloor + 1",
+    replace: "local token = 0",
     tests: failover,
   },
   {
@@ -177,8 +177,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a holder not restored where a promoted replica has it waiting",
     file: "src/drivers/redis/lua/restore.lua",
-    find: "and (not existing or isWaiting) then",
-    replace: "and not existing then",
+    find: "and (not existing or isWaiting) and",
+    replace: "and not existing and",
     tests: failover,
   },
   {

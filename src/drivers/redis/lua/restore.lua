@@ -73,7 +73,7 @@ for index = 4, #ARGV do
   work.answeredHere[request.id] = true
   local existing = findClaim(request)
   local isWaiting = existing and not existing.ended and existing.token == 0
-  if inGracePeriod and tonumber(token) <= nowMicros + DAY * 1000 and (not existing or isWaiting) then
+  if inGracePeriod and (not existing or isWaiting) and acceptsFloor(tonumber(token), request.locks) then
     if existing then removeClaim(existing) end
     local claim = createClaim(request)
     claim.token, claim.enteredCount, claim.arrivals = tonumber(token), claim.count, string.rep(token .. ',', claim.count - 1)

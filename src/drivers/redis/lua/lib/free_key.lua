@@ -37,6 +37,7 @@ for index = 4, #ARGV do
         -- Restates the token rule
         local token = math.max(nowMicros, floor, (read[LAST_ISSUED] or 0) + 1, tokenFloor + 1)
         local highest = token + tokens - 1
+        -- Restates the floor rule: the general path decides about a floor that is further ahead
         if floor - nowMicros <= DAY * 1000 and highest <= tokenCeiling - MIN_LEAD then
           local tokenText = formatInt(token)
           local record = packHead(HEAD, ORDINARY_THIN, nowMs + ttl, token, nowMs, 0, 1) .. body .. ONE_KEY .. inbox

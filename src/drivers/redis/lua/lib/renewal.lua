@@ -137,7 +137,7 @@ end
 local function makeClaim(request)
   local existing = findClaim(request)
   if existing then return renewClaim(existing) end
-  if request.floor > nowMicros + DAY * 1000 then return 'f' end
+  if not acceptsFloor(request.floor, request.locks) then return 'f' end
   local refusal = not request.waits and refuse(request)
   if refusal then return refusal end
   local claim = createClaim(request)

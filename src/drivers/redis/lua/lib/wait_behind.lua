@@ -90,7 +90,9 @@ local function waitBehind(key, items)
   for position, item in ipairs(items) do
     local id = item.id
     local body, ttl, permits, limit, floor, waits, wants = match(ARGV[item.index], NEW_WAITER)
-    if isKnown[id] or read[OF_CLAIM - 1 + position] or #ttl > SHORT_TTL_DIGITS or floor - nowMicros > DAY * 1000 then break end
+    if isKnown[id] or read[OF_CLAIM - 1 + position] or #ttl > SHORT_TTL_DIGITS then break end
+    -- Restates the floor rule: the general path decides about a floor that is further ahead
+    if floor - nowMicros > DAY * 1000 then break end
     -- the time to live of the hash was set a short time ago
     if waits ~= DOES_NOT_WAIT and (not extendedAt or now - extendedAt >= EXTENSION_INTERVAL) then break end
     isKnown[id], count = true, position
