@@ -50,7 +50,7 @@ local function readQueue(bucket, key, from)
   elseif from == 0 then
     addView(admitted, bucket, record, key)
   end
-  if match(record, IS_NOT_AWAITED) then return false, admitted, waiting end
+  if match(record, IS_LONE) then return false, admitted, waiting end
   local entries = call('ZRANGE', nameKey(bucket, WAITING .. key), from, from + maxWaiting)
   local hasMore = #entries > maxWaiting
   if hasMore then entries[#entries] = nil end

@@ -1,12 +1,11 @@
 --[[ turn.lua — the claims and releases of one turn of the event loop, releases first. One round trip.
      KEYS  1 any name in the bucket: routes the call
-     ARGV  the three of lib/prelude.lua, then the items: requests (lib/records.lua) after a letter, which is
-           C  makes a claim with one key, or finds it by its id, and answers whether it is held
-           M  the same for a claim with several keys
-           R  releases a claim with one key
-           U  releases a claim of which a `claim` call may still arrive: a tombstone keeps it out
-           S  releases a claim with several keys; V the same, of which a call may still arrive
+     ARGV  the three of lib/prelude.lua, then the items: a letter, and a request (lib/records.lua)
+           C  makes the claim, or finds it by its id, and answers whether it is held
+           R  releases it
+           U  releases it while a `claim` call of it may still arrive: a tombstone keeps that one out
            G  releases a claim that the caller got a push about and does not have: <bucket><first key> \n <id>
+           An "M" before the letter says that the request has several keys
      Returns lines: an answer for each item, then a push for each claim that was granted or recalled and has the caller's
            own inbox. Answers of claims: "h <token> <tokens> <remaining ttl> <store ms>", or "r ..." if another claim waits for it and it wants to
            be recalled | "w <remaining ttl> <recheck> <store ms>" | "n [end reason]" | "p <end of grace period (ms)> <store

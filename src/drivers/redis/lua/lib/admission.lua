@@ -1,6 +1,6 @@
 --[[ admission.lua — removes claims, admits waiting ones, and skips those whose process does not listen (unreachable waiters).
      needs    prelude.lua, names.lua, grace.lua, records.lua, push.lua, codec.lua, work.lua, claims.lua, queue.lua, tokens.lua
-     defines  admitQueue, recallHolders, isRecalled, removeClaim, removeUnknown, findClaim, enterQueue, firstLiveWaiting, finish
+     defines  admitQueue, recallHolders, isRecalled, listPlaces, removeClaim, removeUnknown, findClaim, enterQueue, firstLiveWaiting, finish
 
      Invariants
      - Each claim that is admitted fits beside the sum of those admitted at that moment. Waiting ones are admitted by `admitQueue`, and by
@@ -42,18 +42,29 @@ local function isRecalled(claim)
   return false
 end
 
+--- The queues that a claim has entered, with its lock in each. In all but the last it is admitted, and in the last when it is granted.
+local function listPlaces(claim)
+  local places = {}
+  for index = 1, claim.enteredCount do
+    local lock = claim.locks[index]
+    places[index] = {
+      queue = getQueue(lock[1], lock[2]), lock = lock, isAdmitted = index < claim.enteredCount or claim.token > 0,
+    }
+  end
+  return places
+end
+
 --- Removes a claim from the queues that it has entered, and its record. Returns from how many queues.
 local function removeClaim(claim)
-  local removedCount, locks = 0, claim.locks
-  for index = 1, claim.enteredCount do
-    local lock = locks[index]
-    local queue = getQueue(lock[1], lock[2])
-    if index < claim.enteredCount or claim.token > 0 then
-      if removeAdmitted(queue, claim.bucket .. claim.id, formatEntry(claim, lock)) then removedCount = removedCount + 1 end
-    else
-      removedCount = removedCount + removeWaiting(queue, formatEntry(claim, lock))
+  local removedCount = 0
+  for _, place in ipairs(listPlaces(claim)) do
+    local entry = formatEntry(claim, place.lock)
+    if not place.isAdmitted then
+      removedCount = removedCount + removeWaiting(place.queue, entry)
+    elseif removeAdmitted(place.queue, claim.bucket .. claim.id, entry) then
+      removedCount = removedCount + 1
     end
-    markTouched(queue)
+    markTouched(place.queue)
   end
   putListed(claim, false)
   forgetClaim(claim)

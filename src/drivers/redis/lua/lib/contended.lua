@@ -1,7 +1,7 @@
 --[[ contended.lua — the contended path of turn.lua: an exclusive lock is handed to the next claim in its queue, and a claim enters or leaves
      the queue behind an exclusive holder, with few commands and without the functions of the general path.
      needs    prelude.lua, names.lua, free_key.lua
-     defines  mentioned
+     defines  mentioned, readWaiter
 
      Invariants
      - It executes an item only if the general path would give the same result: the key has one exclusive holder, in thin form, alive
@@ -15,6 +15,14 @@
 --- constants free_key.lua
 -- by id: the claims of these items. A release neither grants to them nor recalls for them: they are released too, or need no push
 local mentioned = {}
+
+--- Of a claim that waits with a record of its own, alive and in its ordinary state: the end of its lease, when it was created, and when
+--- its process was last unreachable. nil: another case.
+local function readWaiter(record)
+  if not record or not match(record, IS_ORDINARY_OWN) then return nil end
+  local _, expires, token, createdAt, missedAt = unpackHead(HEAD, record)
+  if token == 0 and expires > nowMs then return expires, createdAt, missedAt end
+end
 
 --- include hand_on.lua
 --- include wait_behind.lua

@@ -22,13 +22,13 @@
 local requests = {} -- by index of ARGV
 
 local function parseItem(index)
-  local item = ARGV[index]
-  if sub(item, 1, 1) == 'G' then
-    local bucket, key, id = match(item, NAME, REQUEST_AT)
+  local kind, text = match(ARGV[index], '^M?(.)(.*)$')
+  if kind == 'G' then
+    local bucket, key, id = match(text, NAME)
     return { bucket = bucket, key = key, id = id, isUnknown = true }
   end
-  local request = parseRequest(sub(item, REQUEST_AT))
-  request.mayArrive = match(item, '^[UV]') ~= nil
+  local request = parseRequest(text)
+  request.mayArrive = kind == 'U'
   return request
 end
 

@@ -4,7 +4,7 @@
 
      `b` is the bucket of a key: two hex digits, the hash tag that spreads keys over 256 buckets.
        <prefix>{b}:h        hash, everything that has no order. Its fields:
-           k:<key>          the state of a key: the record of its only holder (thin form), or "F" (full form); none: free
+           k:<key>          the form of a key, and in thin form the record of its holder (records.lua); none: free
            c:<id>           the record of a claim that waits, or that holds keys in full form; or a tombstone
            m:<key>\0<b><id> a claim over several keys that has not entered this queue yet, for lists
            n                the last number issued in the bucket: the highest token or arrival

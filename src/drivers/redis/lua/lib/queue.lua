@@ -3,10 +3,8 @@
      defines  readClaimIn, getQueue, fits, firstExpiry, listAdmitted, isAdmitted, peekWaiting, hasWaiting, dropWaiting,
               markTouched, issueNumber, addAdmitted, removeAdmitted, updateLease, removeWaiting, enqueue, saveForm, saveForms
 
-     The form is a function of the queue, and `saveForms` writes it at the end of a call for each queue that was loaded:
-           no claim is admitted, none waits                      free: no field "k:<key>"
-           exactly one is admitted, whose claim has one key      thin: the record of the claim, with "1" if claims wait
-           anything else                                         full: "F", the admitted entries in their sorted set
+     The form is a function of the queue (records.lua), and `saveForms` writes it at the end of a call for each queue that was loaded.
+
      Invariants
      - While a key is not in full form its sorted set of admitted entries counts for nothing, whatever is in it.
      - In thin form the sorted set of waiting entries counts only if the record says that claims wait. The entry is
@@ -42,7 +40,7 @@ end
 local function loadThin(queue, record)
   local claim = parseRecord(queue.bucket, record)
   queue.stored, queue.holder = match(record, FORM), claim
-  queue.behind = queue.stored == THIN and NONE or UNREAD
+  queue.behind = queue.stored == LONE and NONE or UNREAD
   claim.thinIn, claim.locks = queue, { { queue.bucket, queue.key, claim.permits, claim.limit } }
   work.claims[claim.bucket .. claim.id] = claim
   queue.isChanged = claim.isCut or claim.expires <= nowMs
@@ -127,7 +125,7 @@ local function getQueue(bucket, key)
     queue = {
       bucket = bucket, key = key, hash = nameKey(bucket, HASH), field = KEY_FIELD .. key,
       admittedKey = nameKey(bucket, ADMITTED .. key), waitingKey = nameKey(bucket, WAITING .. key),
-      stored = nil, -- the form as it is stored: nil (free), THIN, AWAITED or FULL
+      stored = nil, -- the form as it is stored: nil (free), LONE, AWAITED or FULL
       isFull = false, -- whether the admitted entries are in their sorted set
       holder = nil, -- the claim whose record is in thin form, alive or not
       -- of the admitted entries: how many, their permits, how many want to be recalled; in full form when the first ends (nil: to be read)
@@ -342,7 +340,7 @@ local function saveForm(queue)
   end
   local isWaitedFor = hasWaiting(queue)
   if queue.count == 1 and not queue.isFull then
-    queue.stored = isWaitedFor and AWAITED or THIN
+    queue.stored = isWaitedFor and AWAITED or LONE
     put(queue.hash, queue.field, formatRecord(queue.holder, queue.stored))
   else
     dropHolder(queue)

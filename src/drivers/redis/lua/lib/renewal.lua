@@ -11,25 +11,21 @@ local function extendLease(claim)
   if nowMs - lastRenewedAt < 0.125 * claim.ttl and not claim.isCut and claim.lastMissedAt <= lastRenewedAt then return end
   claim.expires, claim.inbox = nowMs + claim.ttl, inbox
   saveClaim(claim)
-  for index, lock in ipairs(claim.locks) do
-    extendBucket(lock[1], claim.ttl)
-    if index <= claim.enteredCount then
-      local queue = getQueue(lock[1], lock[2])
-      if index < claim.enteredCount or claim.token > 0 then
-        updateLease(queue, claim, lock)
-      else
-        extendTtl(queue.waitingKey, math.max(DAY, 2 * claim.ttl))
-      end
+  for _, lock in ipairs(claim.locks) do extendBucket(lock[1], claim.ttl) end
+  for _, place in ipairs(listPlaces(claim)) do
+    if place.isAdmitted then
+      updateLease(place.queue, claim, place.lock)
+    else
+      extendTtl(place.queue.waitingKey, math.max(DAY, 2 * claim.ttl))
     end
   end
 end
 
 --- Whether the entries of the claim still exist: they may have been evicted or deleted.
 local function isInItsQueues(claim)
-  for index = 1, claim.enteredCount do
-    local lock = claim.locks[index]
-    local queue = getQueue(lock[1], lock[2])
-    if index < claim.enteredCount or claim.token > 0 then
+  for _, place in ipairs(listPlaces(claim)) do
+    local queue, lock = place.queue, place.lock
+    if place.isAdmitted then
       if not isAdmitted(queue, claim, lock) then return false end
     else
       if not call('ZSCORE', queue.waitingKey, formatEntry(claim, lock)) then return false end
@@ -62,10 +58,15 @@ local function recheckAfter(claim, queue)
   return math.max(recheckAt - nowMs, 1)
 end
 
+--- The queue that a claim has entered last: where it waits, if it is not granted.
+local function getLastQueue(claim)
+  local lock = claim.locks[claim.enteredCount]
+  return getQueue(lock[1], lock[2])
+end
+
 local function answerFor(claim)
   if claim.token > 0 then return encodeAnswer(claim, false, isRecalled(claim)) end
-  local lock = claim.locks[claim.enteredCount]
-  return encodeAnswer(claim, recheckAfter(claim, getQueue(lock[1], lock[2])))
+  return encodeAnswer(claim, recheckAfter(claim, getLastQueue(claim)))
 end
 
 --- Lengthens the token range of a held claim to this many. Not if a later token may have been issued on one of its keys, since the
@@ -94,8 +95,7 @@ local function renewClaim(claim, tokenCount)
   extendLease(claim)
   if tokenCount then extendTokens(claim, tonumber(tokenCount)) end
   if claim.token == 0 then
-    local lock = claim.locks[claim.enteredCount]
-    local queue = getQueue(lock[1], lock[2])
+    local queue = getLastQueue(claim)
     admitQueue(queue)
     if work.claims[claim.bucket .. claim.id] ~= claim then return encodeNone() end
     if claim.token == 0 then recallHolders(queue) end

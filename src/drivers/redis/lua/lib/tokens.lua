@@ -3,14 +3,14 @@
      defines  raiseLast, acceptsFloor, issueTokens
 
      The last number issued in each bucket is kept exactly, and every new token of the bucket is higher: so tokens rise even
-     if the clock steps back. After a restart or a promotion the last numbers may be missing; then tokens continue above the
-     floor (grace.lua). ]]
+     if the clock steps back. After a restart or a promotion the last numbers may be missing; then tokens continue above
+     `lastBeforeLoss` (grace.lua). ]]
 --- constants prelude.lua
 
 --- Notes that tokens up to this one are issued: with guardDataLoss the ceiling stays ahead of them.
 local function recordSpent(highest)
   if highest <= tokenCeiling - MIN_LEAD then return end
-  local record = { replicationId, graceEndsAt .. '', formatInt(tokenFloor), formatInt(highest + RAISED_LEAD) }
+  local record = { replicationId, graceEndsAt .. '', formatInt(lastBeforeLoss), formatInt(highest + RAISED_LEAD) }
   if not try('SET', runRecordKey, table.concat(record, ' ')).err then tokenCeiling = highest + RAISED_LEAD end
 end
 
@@ -24,9 +24,9 @@ local function raiseLast(locks, highest)
   end
 end
 
---- One above the last token on these keys, or above the floor after a loss of data.
+--- One above the last token on these keys.
 local function nextAfterLast(locks)
-  local token = tokenFloor + 1
+  local token = lastBeforeLoss + 1
   for _, lock in ipairs(locks) do token = math.max(token, getBucket(lock[1]).last + 1) end
   return token
 end

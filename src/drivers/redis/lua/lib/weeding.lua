@@ -19,7 +19,7 @@ local function weedKey(bucket, key, value)
     return -- this set lives no longer than the leases in it
   end
   local queue = getQueue(bucket, key)
-  if queue.stored == THIN and queue.count == 0 and queue.holder.expires + queue.holder.ttl > nowMs then
+  if queue.stored == LONE and queue.count == 0 and queue.holder.expires + queue.holder.ttl > nowMs then
     queue.isChanged = false -- its holder may still ask what became of it
     return
   end
