@@ -175,17 +175,17 @@ export class QuorumClaim {
   }
 
   /** Has a majority an entry that is valid by this client's clock, held or waiting? */
-  isEnqueued(now: number): boolean {
+  hasEntries(now: number): boolean {
     return this.#count(({ endsAt }) => endsAt > now) >= this.majority;
   }
 
   /** May a majority have an entry, if the members that have not answered yet have one? */
-  mayBeEnqueued(now: number): boolean {
+  mayHaveEntries(now: number): boolean {
     return this.#count(({ state, endsAt }) => state.kind === "unknown" || endsAt > now) >= this.majority;
   }
 
   /** Until when a majority of the votes is valid: the earliest end among the majority that ends last. */
-  heldUntil(): number {
+  votesEndAt(): number {
     return this.#majorityEndsAt((memberClaim) => memberClaim.isVote);
   }
 
@@ -193,7 +193,7 @@ export class QuorumClaim {
    * Until when a majority of the entries is valid, less a little. So the client never relies on a pushed majority for
    * longer than it is valid, and it is seldom valid for less time than reported.
    */
-  enqueuedUntil(): number {
+  entriesEndAt(): number {
     return (
       this.#majorityEndsAt(({ state }) => state.kind === "held" || state.kind === "waiting") -
       PUSH_SLACK_SHARE * this.ttlMs
