@@ -26,7 +26,7 @@ const FIRST_BACKOFF_FAILURES = 3;
 const MAX_BACKOFF_MS = 2_000;
 
 /** The members are asked once about a claim: what they have answered, since when, and until when. */
-export interface Round {
+interface Round {
   readonly tally: Tally;
   readonly startedAt: number;
   readonly deadline: number;

@@ -267,8 +267,8 @@ class QuorumDriver implements Driver {
   }
 
   /**
-   * Of members that have never been open nothing is known. With fewer than a majority that recall, all votes of a holder may be at
-   * the others.
+   * Of members that have never been open nothing is known. With fewer than a majority that recall, all votes of a
+   * holder may be at the others.
    */
   get #recall(): Traits["recall"] {
     if (this.#members.every(({ recall }) => recall === "push")) return "push";

@@ -9,7 +9,7 @@ import { toMajority } from "./quorum-claim.ts";
 import { createReplacementTokenClaim, createTokenClaim, getTokenClaim } from "./tokens.ts";
 
 /** A Release with the state of its claim. */
-export interface QuorumRelease extends Pick<Release, "hasUnansweredClaim"> {
+interface QuorumRelease extends Pick<Release, "hasUnansweredClaim"> {
   readonly quorumClaim: QuorumClaim;
 }
 
@@ -83,8 +83,8 @@ async function countFlags(
 }
 
 /**
- * Releases claims at every member, their votes and token claims in one call. Says of each claim whether a majority still had it.
- * A member that has not answered gets the release again when it answers again.
+ * Releases claims at every member, their votes and token claims in one call. Says of each claim whether a majority
+ * still had it. A member that has not answered gets the release again when it answers again.
  * @throws (rejects) Error if fewer than a majority have answered
  */
 export async function releaseClaims(
@@ -105,9 +105,10 @@ export async function releaseClaims(
 }
 
 /**
- * Detaches claims from this process's sessions at members that have sessions: on a Unix socket the claims would end with this
- * process. Says of each held claim whether a majority keeps its vote without this process.
- * @throws (rejects) Error if fewer than a majority have answered, or have its token claim: the claim would come back with another
+ * Detaches claims from this process's sessions at members that have sessions: on a Unix socket the claims would end
+ * with this process. Says of each held claim whether a majority keeps its vote without this process.
+ * @throws (rejects) Error if fewer than a majority have answered, or have its token claim: the claim would come back
+ * with another
  *   token
  */
 export async function detachClaims(

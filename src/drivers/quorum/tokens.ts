@@ -32,7 +32,7 @@ const MAX_FLOOR_RAISES = 3;
 const HALF_DAY = 43_200_000_000n;
 
 /** The members, the claim whose token they are to agree on, and the time that is left for that. */
-export interface Agreement {
+interface Agreement {
   readonly members: readonly Member[];
   readonly quorumClaim: QuorumClaim;
   readonly time: () => number;
@@ -193,7 +193,8 @@ export function renewTokenClaims(member: Member, quorumClaims: readonly QuorumCl
       const isDifferent = answer?.state === "held" && !memberTokenClaim.isReplaced && answer.token !== tokens?.token;
       if ((answer?.state !== "none" && !isDifferent) || isDone || tokens === null) continue;
       memberTokenClaim.isReplaced = true;
-      sendTokenClaim(member, quorumClaim, createReplacementTokenClaim(claim, tokens.token)).catch(() => undefined); // the next renewal retries
+      // after a failure the next renewal retries
+      sendTokenClaim(member, quorumClaim, createReplacementTokenClaim(claim, tokens.token)).catch(() => undefined);
     }
   };
   const tokenClaims = grantedClaims.map((quorumClaim) => getTokenClaim(quorumClaim, member.index));

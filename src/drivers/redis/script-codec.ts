@@ -1,5 +1,6 @@
 /**
- * Encodes script arguments, whose formats are those of lua/lib/records.lua. drivers/reply-codec.ts describes the replies.
+ * Encodes script arguments, whose formats are those of lua/lib/records.lua. drivers/reply-codec.ts describes the
+ * replies.
  */
 
 import type { Claim, ClaimId, Release } from "../../spi/driver.ts";

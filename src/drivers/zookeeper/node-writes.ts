@@ -12,7 +12,7 @@ import { formatClaimPrefix, formatNodePrefix } from "./node-names.ts";
 import type { NodeWatches } from "./node-watches.ts";
 import type { QueueReads } from "./queue-reads.ts";
 
-export interface NodeWritesOptions {
+interface NodeWritesOptions {
   readonly zk: ZooKeeper;
   readonly claimNodes: ClaimNodes;
   readonly reads: QueueReads;

@@ -1,12 +1,13 @@
 --[[ restore.lua — restores claims that were held when the store lost data, with their tokens. One round trip.
      KEYS  1 routes the call
-     ARGV  the three of lib/prelude.lua, then for each claim its token, a space, and the request that made it, with the number
-           of its tokens
+     ARGV  the three of lib/prelude.lua, then for each claim its token, a space, and the request that made it, with the
+           number of its tokens
      Returns one answer for each claim, as turn.lua
-     A claim that is waiting at the store is restored, too: a promoted replica may have missed its grant. The script trusts
-     the caller: the admission rule was checked when the claim was granted. Only if the store has lost a part of its data and
-     still has claims in conflict with a restored one, those with the lowest tokens end, until all that are left in the queue
-     could have been granted in some order (as in lock-table/key-queue.ts: if any order works, ascending limits do).
+     A claim that is waiting at the store is restored, too: a promoted replica may have missed its grant. The script
+     trusts the caller: the admission rule was checked when the claim was granted. Only if the store has lost a part of
+     its data and still has claims in conflict with a restored one, those with the lowest tokens end, until all that are
+     left in the queue could have been granted in some order (as in lock-table/key-queue.ts: if any order works,
+     ascending limits do).
      Cost  O(claims + admitted), and O(admitted) without a command for each claim that ends ]]
 --- include lib/prelude.lua
 --- include lib/grace.lua

@@ -35,7 +35,7 @@ const ERROR_NAMES = {
 } as const;
 
 /** A name of an error: that of the server, or the number of one that this client does not know. */
-export type ErrorCode = (typeof ERROR_NAMES)[keyof typeof ERROR_NAMES] | `CODE_${number}`;
+type ErrorCode = (typeof ERROR_NAMES)[keyof typeof ERROR_NAMES] | `CODE_${number}`;
 
 /** The server refused the request: nothing was changed. */
 export class ZooKeeperError extends Error {

@@ -8,8 +8,8 @@
      - It is one text, without functions: to define one costs as much as a command, in every call. ]]
 --- constants prelude.lua
 --- constants records.lua
--- positions in the reply of what is read for a claim: the field of its key, the numbers of its bucket, and its own field; for a
--- release only the first
+-- positions in the reply of what is read for a claim: the field of its key, the numbers of its bucket, and its own
+-- field; for a release only the first
 local OF_KEY <const> = 1
 local LAST_ISSUED <const> = 2
 local EXTENDED_AT <const> = 3
@@ -31,7 +31,8 @@ for index = 4, #ARGV do
     if not deferred or not deferredKeys[key] and not deferredKeys[''] then
       local hash = nameKey(bucket, HASH)
       local read = try('HMGET', hash, KEY_FIELD .. key, LAST_FIELD, EXTENDED_FIELD, CLAIM_FIELD .. id)
-      -- Restates the admission rule: the key is free. And the claim is new, and the time to live of the hash was set a short time ago
+      -- Restates the admission rule: the key is free. And the claim is new, and the time to live of the hash was set a
+      -- short time ago
       if not read.err and not read[OF_KEY] and not read[OF_CLAIM] and read[EXTENDED_AT] and now - read[EXTENDED_AT] < EXTENSION_INTERVAL
         and #ttl <= SHORT_TTL_DIGITS and not inGracePeriod then
         -- Restates the token rule

@@ -1,10 +1,11 @@
---[[ general.lua — the general path of turn.lua: executes the items that the other two paths have left, whatever they are, and returns
-     the reply.
+--[[ general.lua — the general path of turn.lua: executes the items that the other two paths have left, whatever they
+     are, and returns the reply.
      needs    prelude.lua, names.lua, grace.lua, free_key.lua, turn.lua
      defines  nothing
 
      Invariants
-     - Items are executed in their order. If one of them fails, each is executed again by itself: claims and releases may be repeated.
+     - Items are executed in their order. If one of them fails, each is executed again by itself: claims and releases
+       may be repeated.
      - What the common path has read is still true when this path begins: no item of these keys was executed since. ]]
 --- constants prelude.lua
 --- constants records.lua

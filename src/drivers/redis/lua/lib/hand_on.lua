@@ -3,14 +3,17 @@
      defines  handOn
 
      Invariants
-     - A grant is written, then published, then its waiting entry goes. If no process received it, it is undone, but for its tokens.
-     - The successors of a granted claim wait directly behind it, in this order. Its token range has a token for each, not below its floor. ]]
+     - A grant is written, then published, then its waiting entry goes. If no process received it, it is undone, but for
+       its tokens.
+     - The successors of a granted claim wait directly behind it, in this order. Its token range has a token for each,
+       not below its floor. ]]
 --- constants prelude.lua
 --- constants records.lua
 local MAX_SUCCESSORS <const> = 63
 
---- The ids of the claims that wait behind the first one, as far as its process may hand the lock on to them itself: they are its own, are
---- exclusive, ask for successors too, and have the same ttl. `second`: the entry of the first of them.
+--- The ids of the claims that wait behind the first one, as far as its process may hand the lock on to them itself:
+--- they are its own, are exclusive, ask for successors too, and have the same ttl. `second`: the entry of the first of
+--- them.
 local function findSuccessors(bucket, key, second, claimTtl, receiver, token)
   local ids, ending = {}, ONE_KEY .. receiver
   --- Appends those of these entries, and returns whether all of them are successors.

@@ -9,10 +9,11 @@
            m:<key>\0<b><id> a claim over several keys that has not entered this queue yet, for lists
            n                the last number issued in the bucket: the highest token or arrival
            e                when the time to live of the hash was last set (s)
-       <prefix>{b}:a:<key>  sorted set, in full form only: admitted entries by the end of their lease (ms), and their totals
+       <prefix>{b}:a:<key>  sorted set, in full form only: admitted entries by the end of their lease (ms), and their
+                            totals
        <prefix>{b}:w:<key>  sorted set, only while claims wait: waiting entries by arrival
-       <prefix>{b}:b        the run record, whose name the caller gives: replication id, end of the grace period, and token bounds
-                            (grace.lua) ]]
+       <prefix>{b}:b        the run record, whose name the caller gives: replication id, end of the grace period,
+                            and token bounds (grace.lua) ]]
 local namePrefix = ARGV[1] -- "holdfast:3:"
 
 local HASH <const> = 'h'

@@ -37,8 +37,9 @@ local function isInItsQueues(claim)
   return true
 end
 
---- The time until a lease ahead of the claim may end (ms). While one claim holds all permits, only its end counts: what is
---- in front of the queue is looked at by the script that ends that claim. The first waiter asks early if a holder is to be recalled.
+--- The time until a lease ahead of the claim may end (ms). While one claim holds all permits, only its end counts: what
+--- is in front of the queue is looked at by the script that ends that claim. The first waiter asks early if a holder is
+--- to be recalled.
 local function recheckAfter(claim, queue)
   if scanBudget == 0 then return 50 end
   local recheckAt = math.min(nowMs + claim.ttl, firstExpiry(queue))
@@ -69,8 +70,8 @@ local function answerFor(claim)
   return encodeAnswer(claim, recheckAfter(claim, getLastQueue(claim)))
 end
 
---- Lengthens the token range of a held claim to this many. Not if a later token may have been issued on one of its keys, since the
---- range would not be consecutive: while a claim holds all permits of a key, none is.
+--- Lengthens the token range of a held claim to this many. Not if a later token may have been issued on one of its
+--- keys, since the range would not be consecutive: while a claim holds all permits of a key, none is.
 local function extendTokens(claim, count)
   if claim.token == 0 or claim.state ~= ORDINARY or count <= claim.tokens then return end
   local lastToken = claim.token + claim.tokens - 1

@@ -2,9 +2,9 @@
      needs    prelude.lua, grace.lua, claims.lua
      defines  raiseLast, acceptsFloor, issueTokens
 
-     The last number issued in each bucket is kept exactly, and every new token of the bucket is higher: so tokens rise even
-     if the clock steps back. After a restart or a promotion the last numbers may be missing; then tokens continue above
-     `lastBeforeLoss` (grace.lua). ]]
+     The last number issued in each bucket is kept exactly, and every new token of the bucket is higher: so tokens rise
+     even if the clock steps back. After a restart or a promotion the last numbers may be missing; then tokens continue
+     above `lastBeforeLoss` (grace.lua). ]]
 --- constants prelude.lua
 
 --- Notes that tokens up to this one are issued: with guardDataLoss the ceiling stays ahead of them.

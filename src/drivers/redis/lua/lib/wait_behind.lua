@@ -14,8 +14,8 @@ local function readHolder(record)
   if id and expires > nowMs and expires <= nowMs + ttl then return id, expires, wants end
 end
 
---- Releases waiting claims. The key has an exclusive holder, so their release admits no other claim. Returns how many of these items
---- were executed.
+--- Releases waiting claims. The key has an exclusive holder, so their release admits no other claim. Returns how many
+--- of these items were executed.
 local function leaveQueue(key, record, items)
   local holderId = readHolder(record)
   if not holderId then return 0 end
@@ -47,8 +47,8 @@ local function leaveQueue(key, record, items)
   return count
 end
 
---- Writes claims that wait: `fields` and `entries` are their records and their entries. Returns whether it did, and whether they are
---- the first that wait.
+--- Writes claims that wait: `fields` and `entries` are their records and their entries. Returns whether it did, and
+--- whether they are the first that wait.
 local function writeWaiting(bucket, key, record, lastIssued, fields, entries)
   local arrival, members = math.max(nowMicros, (lastIssued or 0) + 1, (issued[bucket] or 0) + 1) - 1, {}
   for position, entry in ipairs(entries) do
@@ -69,8 +69,8 @@ local function writeWaiting(bucket, key, record, lastIssued, fields, entries)
   return true, isFirst
 end
 
---- Restates the admission rule: behind an exclusive holder nothing fits. Puts new claims in the queue; refuses those that do not wait.
---- Returns how many of these items were executed.
+--- Restates the admission rule: behind an exclusive holder nothing fits. Puts new claims in the queue; refuses those
+--- that do not wait. Returns how many of these items were executed.
 local function waitBehind(key, items)
   local bucket, read = items[1].bucket, #items == 1 and found[items[1].index]
   if not read then
