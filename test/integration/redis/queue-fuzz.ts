@@ -514,9 +514,7 @@ class FuzzRun {
       if (known !== undefined && /^[hrw]/.test(answer)) this.#adopt(known, process);
       if (known !== undefined) answered.set(id, answer);
       else if (/^[hrw]/.test(answer))
-        await this.#call(TURN, process, [
-          (items[index] as string).replace(/^(M?)C/, "$1R"),
-        ]);
+        await this.#call(TURN, process, [(items[index] as string).replace(/^(M?)C/, "$1R")]);
     }
     await this.#after(process, answered, lines.slice(items.length), ids);
   }
