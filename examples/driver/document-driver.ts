@@ -62,8 +62,6 @@ export function documentDriver(store: DocumentStore): Driver {
 
     claim: (claim) =>
       change((document, now) => {
-        if (!acceptsFloor(claim.floor, now * 1_000))
-          throw new StoreRefusedError("document: the floor is ahead of time");
         const entry = findEntry(document, claim);
         if (entry !== undefined) entry.expiresAt = now + Number(claim.ttlMs);
         else if (!document.tombstones.has(claim.id)) enqueue(document, claim, now);
@@ -128,6 +126,8 @@ function enqueue({ queues }: LockDocument, { locks: [spec], floor, ...claim }: C
     token: 0,
   };
   const queue = queues.get(spec.key) ?? { entries: [], lastToken: 0 };
+  if (!acceptsFloor(queue.lastToken, floor, now * 1_000))
+    throw new StoreRefusedError("document: the floor is ahead of time");
   const entries = [...queue.entries, entry];
   if (!claim.wait && countAdmitted(entries) < entries.length) return;
   queues.set(spec.key, { ...queue, entries });

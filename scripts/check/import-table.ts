@@ -12,6 +12,7 @@ const DRIVER_IMPORTS: readonly string[] = [
   "src/claim/lease-deadline.ts",
   "src/claim/lease-shares.ts",
   "src/lock-table/admission.ts",
+  "src/lock-table/token-rule.ts",
   "src/drivers/call-timeouts.ts",
   "src/drivers/connect-timeout.ts",
   "src/drivers/data-loss-guard.ts",

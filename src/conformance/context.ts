@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, LockSpec, Traits } from "../spi/driver.ts";
-import { ALL_PERMITS } from "../spi/driver.ts";
+import { ALL_PERMITS, StoreRefusedError } from "../spi/driver.ts";
 import { delegate } from "../testing/delegate.ts";
 import { MIN_TTL_MS } from "../util/duration.ts";
 import { randomId } from "../util/ids.ts";
@@ -340,6 +340,11 @@ function createClient(
       return true;
     },
   };
+}
+
+/** Is this the refusal of a claim? Matches errors by code, not by class: a process may contain two copies of the package. */
+export function isRefusal(error: unknown): boolean {
+  return error instanceof StoreRefusedError || (error as { code?: unknown } | null)?.code === "LOCK_STORE_REFUSED";
 }
 
 /** Asserts that the answer is that of a granted claim, and consistent with the claim. */

@@ -1,6 +1,6 @@
 /**
  * The oracle: gives the same random commands to a driver and to the lock table, and compares the answers. Leases are
- * long and every release is a command, so no answer depends on time. It is the differential test of the two rules that
+ * long and every release is a command, so no answer depends on time. It is the differential test of the three rules that
  * drivers restate (docs/design/rules.md). Tokens are compared by order, and with the bounds that the token rule gives them:
  * their values depend on the store's clock, and a store may leave out numbers.
  */
@@ -13,12 +13,15 @@ import { ALL_PERMITS } from "../spi/driver.ts";
 import type { Random } from "../testing/random.ts";
 import { createRandom } from "../testing/random.ts";
 import { publicTag, randomId } from "../util/ids.ts";
+import { isRefusal } from "./context.ts";
 import type { ConformanceSettings } from "./options.ts";
 
 const KEYS = ["a", "b", "c"] as const;
 const LEASE_MS = 3_600_000;
-/** So far ahead of the clock are some floors, which then decide the tokens: less than the day that stores allow. */
+/** So far ahead of the clock are some floors, which then decide the tokens: less than the day that the floor rule allows. */
 const FLOOR_LEAD_MICROS = 3_600_000_000n;
+/** So far ahead are others, which are refused. */
+const REFUSED_LEAD_MICROS = 172_800_000_000n;
 /** A store may leave out so many numbers with each command. */
 const MAX_UNUSED_NUMBERS = 128n;
 
@@ -152,7 +155,8 @@ function randomClaim(run: OracleRun): KnownClaim {
 
 function randomFloor({ random, claims, followsClock, sentAt }: OracleRun, highest: bigint): bigint {
   if (random.chance(0.3)) return highest;
-  return followsClock && claims.length % 8 === 5 ? sentAt + FLOOR_LEAD_MICROS : 0n;
+  if (!followsClock || claims.length % 8 !== 5) return 0n;
+  return sentAt + (claims.length % 16 === 5 ? FLOOR_LEAD_MICROS : REFUSED_LEAD_MICROS);
 }
 
 function randomSpec(random: Random, permits: ConformanceSettings["traits"]["permits"], key: string): LockSpec {
@@ -173,11 +177,21 @@ async function makeClaim(run: OracleRun, knownClaim: KnownClaim): Promise<void> 
     .map(({ key, permits, limit }) => `${key}:${formatPermits(permits)}/${formatPermits(limit)}`)
     .join("+");
   const name = formatClaim(run, knownClaim);
+  if (!run.table.acceptsFloor(claim, claim.floor, currentTime().micros)) return refuse(run, knownClaim, wanted);
   const expected = run.table.claim(claim, { owner: null }, currentTime());
   const answer = await knownClaim.driver.claim(claim);
   run.log.push(`claim ${name} ${wanted}${claim.wait ? "" : " wait: false"} → ${answer.state}`);
   run.highestFloor = higherOf(run.highestFloor, claim.floor);
   compareAnswer(run, knownClaim, expected, answer, "claim");
+}
+
+/** The claim waits: one that does not may also be answered "none" where the key is not free. */
+async function refuse(run: OracleRun, knownClaim: KnownClaim, wanted: string): Promise<void> {
+  const { claim, driver } = knownClaim;
+  const name = formatClaim(run, knownClaim);
+  run.log.push(`claim ${name} ${wanted} with a floor two days ahead`);
+  await assert.rejects(() => driver.claim({ ...claim, wait: true }), isRefusal, `claim ${name}: its floor is refused`);
+  knownClaim.isGone = true;
 }
 
 async function release(run: OracleRun, released: readonly KnownClaim[], hasUnansweredClaim: boolean): Promise<void> {

@@ -65,7 +65,7 @@ export function memory(options: MemoryOptions = {}): Driver {
 
     async claim(claim: Claim) {
       const time = readTime();
-      if (!table.tokenIssuer.acceptsFloor(claim.floor, time.micros)) {
+      if (!table.acceptsFloor(claim, claim.floor, time.micros)) {
         throw new StoreRefusedError("memory: the token floor is more than a day ahead of this machine's clock");
       }
       const answer = table.claim(claim, { owner: notifyOwner }, time);

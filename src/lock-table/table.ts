@@ -357,9 +357,19 @@ export class LockTable<Owner = unknown> {
 
   /** The first token that may be granted to this claim now. */
   nextToken(claim: Claim): number {
+    return this.tokenIssuer.next(claim.floor, this.#findLastToken(claim));
+  }
+
+  /** Does the floor rule accept this floor of a claim, or this token of a claim that is to be restored? */
+  acceptsFloor(claim: Claim, floor: bigint, micros: number): boolean {
+    return this.tokenIssuer.acceptsFloor(this.#findLastToken(claim), floor, micros);
+  }
+
+  /** The highest token that was granted on these keys; 0: none is known. */
+  #findLastToken({ locks }: Claim): number {
     let lastToken = 0;
-    for (const { key } of claim.locks) lastToken = Math.max(lastToken, this.queues.get(key)?.lastToken ?? 0);
-    return this.tokenIssuer.next(claim.floor, lastToken);
+    for (const { key } of locks) lastToken = Math.max(lastToken, this.queues.get(key)?.lastToken ?? 0);
+    return lastToken;
   }
 
   /** Are empty queues still kept for their last token? */

@@ -26,9 +26,8 @@ export class TokenIssuer {
     return true;
   }
 
-  /** Is this floor close enough to the clock to be accepted? */
-  acceptsFloor(floor: bigint, micros: number): boolean {
-    return acceptsFloor(floor, Math.max(this.#clock, micros));
+  acceptsFloor(lastToken: number, floor: bigint, micros: number): boolean {
+    return acceptsFloor(lastToken, floor, Math.max(this.#clock, micros));
   }
 
   /** The first token that may be granted after `lastToken`, the highest one granted on the claim's keys. */

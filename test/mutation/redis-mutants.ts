@@ -121,8 +121,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, tokens after a promotion not above the ceiling",
     file: "src/drivers/redis/lua/lib/tokens.lua",
-    find: "math.max(nowMicros, claim.floor, tokenFloor + 1)",
-    replace: "math.max(nowMicros, claim.floor)",
+    find: "local token = lastBeforeLoss + 1",
+    replace: "local token = 0",
     tests: failover,
   },
   {
@@ -135,14 +135,14 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a ceiling above the floor from the beginning of a grace period on",
     file: "src/drivers/redis/lua/lib/grace.lua",
-    find: "endsSoon and math.max(nowMicros, tokenFloor) or nowMicros",
-    replace: "math.max(nowMicros, tokenFloor)",
+    find: "endsSoon and math.max(nowMicros, lastBeforeLoss) or nowMicros",
+    replace: "math.max(nowMicros, lastBeforeLoss)",
     tests: graceTokens,
   },
   {
     name: "on Redis, a ceiling above the floor only with the first grant",
     file: "src/drivers/redis/lua/lib/grace.lua",
-    find: "endsSoon and math.max(nowMicros, tokenFloor) or nowMicros",
+    find: "endsSoon and math.max(nowMicros, lastBeforeLoss) or nowMicros",
     replace: "nowMicros",
     tests: graceTokens,
   },
@@ -163,22 +163,22 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a grace period that ends before the clock has passed the floor",
     file: "src/drivers/redis/lua/lib/grace.lua",
-    find: "graceEndsAt = math.max(nowMs + maxTtl, math.min(math.ceil(tokenFloor / 1000), nowMs + MAX_GRACE_PERIOD))",
+    find: "graceEndsAt = math.max(nowMs + maxTtl, math.min(math.ceil(lastBeforeLoss / 1000), nowMs + MAX_GRACE_PERIOD))",
     replace: "graceEndsAt = nowMs + maxTtl",
     tests: graceTokens,
   },
   {
     name: "on Redis, a grace period that lasts until the clock has passed the floor, even for hours",
     file: "src/drivers/redis/lua/lib/grace.lua",
-    find: "math.min(math.ceil(tokenFloor / 1000), nowMs + MAX_GRACE_PERIOD)",
-    replace: "math.ceil(tokenFloor / 1000)",
+    find: "math.min(math.ceil(lastBeforeLoss / 1000), nowMs + MAX_GRACE_PERIOD)",
+    replace: "math.ceil(lastBeforeLoss / 1000)",
     tests: graceTokens,
   },
   {
     name: "on Redis, a holder not restored where a promoted replica has it waiting",
     file: "src/drivers/redis/lua/restore.lua",
-    find: "and (not existing or isWaiting) then",
-    replace: "and not existing then",
+    find: "and (not existing or isWaiting) and",
+    replace: "and not existing and",
     tests: failover,
   },
   {
@@ -205,15 +205,15 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a holder that is not told that somebody waits",
     file: "src/drivers/redis/lua/lib/queue.lua",
-    find: "queue.stored = isWaitedFor and AWAITED or THIN",
-    replace: "queue.stored = THIN",
+    find: "queue.stored = isWaitedFor and AWAITED or LONE",
+    replace: "queue.stored = LONE",
     tests: fuzz,
   },
   {
     name: "on Redis, a release that does not look whether somebody waits",
     file: "src/drivers/redis/lua/lib/free_key.lua",
-    find: "match(record, IS_ORDINARY_THIN)",
-    replace: "match(record, IS_ORDINARY_HOLDER)",
+    find: "match(record, IS_ORDINARY_LONE)",
+    replace: "match(record, IS_ORDINARY_THIN)",
     tests: fuzz,
   },
   {
@@ -374,8 +374,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a contended hand-off that forgets those who wait behind",
     file: "src/drivers/redis/lua/lib/hand_on.lua",
-    find: "entries[2] and ORDINARY_AWAITED or ORDINARY_THIN",
-    replace: "ORDINARY_THIN",
+    find: "entries[2] and ORDINARY_AWAITED or ORDINARY_LONE",
+    replace: "ORDINARY_LONE",
     tests: fuzz,
   },
   {

@@ -13,8 +13,8 @@ export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
     name: "a successor of another process, on Redis",
     file: "src/drivers/redis/lua/lib/hand_on.lua",
-    find: "or not match(record, IS_ORDINARY_OWN) or sub(record, -#ending) ~= ending then return false",
-    replace: "or not match(record, IS_ORDINARY_OWN) then return false",
+    find: "if not readWaiter(record) or sub(record, -#ending) ~= ending then return false",
+    replace: "if not readWaiter(record) then return false",
     tests: redisTests,
   },
   {

@@ -1,9 +1,10 @@
 /** Fencing tokens rise, whatever happens. */
 
 import assert from "node:assert/strict";
-import { ALL_PERMITS, StoreRefusedError } from "../../spi/driver.ts";
-import type { DefineTest } from "../context.ts";
-import { assertHeld } from "../context.ts";
+import type { Claim } from "../../spi/driver.ts";
+import { ALL_PERMITS } from "../../spi/driver.ts";
+import type { DefineTest, DriverClient } from "../context.ts";
+import { assertHeld, isRefusal } from "../context.ts";
 import type { ConformanceSettings } from "../options.ts";
 
 const HOUR_MICROS = 3_600_000_000n;
@@ -86,7 +87,7 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
     await clientA.release(first);
     const high = context.createClaim("key", { floor: token + HOUR_MICROS });
     const answer = await clientA.claim(high).catch((error: unknown) => {
-      assert.ok(isFatal(error), String(error));
+      assert.ok(isRefusal(error), String(error));
       return null;
     });
     const reached = answer === null ? token : assertHeld(answer, high).token;
@@ -105,7 +106,7 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
     for (const floor of [token + 48n * HOUR_MICROS * 1_024n, 2n ** 53n + 1n, 2n ** 62n, MAX_TOKEN]) {
       for (const wait of [true, false]) {
         const wrong = context.createClaim("key", { floor, wait });
-        await assert.rejects(() => client.claim(wrong), isFatal, `a floor of ${floor} is refused`);
+        await assert.rejects(() => client.claim(wrong), isRefusal, `a floor of ${floor} is refused`);
         assert.equal((await client.renew(wrong)).state, "none");
       }
       assert.deepEqual((await client.driver.list({ prefix: "" }, { max: 10 })).items, []);
@@ -113,6 +114,23 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
     const next = context.createClaim("key");
     const after = (await client.claimHeld(next)).token;
     assert.ok(after > token && after < token + 48n * HOUR_MICROS * 1_024n);
+    await client.release(next);
+  });
+
+  test("a floor is measured from the clock or from the last token, whichever allows more", async (context) => {
+    const client = await context.openClient();
+    const first = context.createClaim("key");
+    const { token } = await client.claimHeld(first);
+    await client.release(first);
+    // a store with numbers of its own refuses all of these floors
+    const ahead = context.createClaim("key", { floor: token + 23n * HOUR_MICROS });
+    if (await isRefused(client, ahead)) return;
+    const last = assertHeld(await client.renew(ahead), ahead).token;
+    await client.release(ahead);
+    const tooFar = context.createClaim("key", { floor: last + 2n * HOUR_MICROS });
+    assert.ok(await isRefused(client, tooFar), "25 hours ahead of the clock, two ahead of the last token");
+    const next = context.createClaim("key", { floor: last + 1n });
+    assert.ok((await client.claimHeld(next)).token > last);
     await client.release(next);
   });
 
@@ -167,7 +185,12 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
   });
 }
 
-/** Matches errors by code, not by class: a process may contain two copies of the package. */
-function isFatal(error: unknown): boolean {
-  return error instanceof StoreRefusedError || (error as { code?: unknown } | null)?.code === "LOCK_STORE_REFUSED";
+async function isRefused(client: DriverClient, claim: Claim): Promise<boolean> {
+  return client.claim(claim).then(
+    () => false,
+    (error: unknown) => {
+      assert.ok(isRefusal(error), String(error));
+      return true;
+    },
+  );
 }

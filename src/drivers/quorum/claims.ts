@@ -1,23 +1,17 @@
 /** Coordinates one claim across the members. driver.ts has the states and the safety argument. */
 
 import { isFatalError } from "../../errors.ts";
-import type { Answer, ClaimId, Driver, Pause, Release, TokenRange } from "../../spi/driver.ts";
+import type { Answer, ClaimId, Driver, Pause, TokenRange } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock } from "../../util/clock.ts";
 import { sleep } from "../../util/timeout.ts";
-import { AnswerCount } from "./answer-count.ts";
 import type { Member, MemberCall } from "./member.ts";
 import { waitForMembers } from "./member.ts";
 import type { QuorumClaim, QuorumClaims } from "./quorum-claim.ts";
-import { toMajority, toRemainingMs } from "./quorum-claim.ts";
+import { toRemainingMs } from "./quorum-claim.ts";
+import { releaseClaims } from "./releases.ts";
 import { Tally } from "./tally.ts";
-import {
-  agreeOnToken,
-  createReplacementTokenClaim,
-  createTokenClaim,
-  getTokenClaim,
-  renewTokenClaims,
-} from "./tokens.ts";
+import { agreeOnToken, renewTokenClaims } from "./tokens.ts";
 
 const NONE: Answer = { state: "none" };
 
@@ -31,9 +25,11 @@ const MAX_TRIES = 3;
 const FIRST_BACKOFF_FAILURES = 3;
 const MAX_BACKOFF_MS = 2_000;
 
-/** A Release with the state of its claim. */
-interface QuorumRelease extends Pick<Release, "hasUnansweredClaim"> {
-  readonly quorumClaim: QuorumClaim;
+/** The members are asked once about a claim: what they have answered, since when, and until when. */
+interface Round {
+  readonly tally: Tally;
+  readonly startedAt: number;
+  readonly deadline: number;
 }
 
 export interface ClaimCoordinatorOptions {
@@ -50,7 +46,6 @@ export interface ClaimCoordinatorOptions {
 
 export class ClaimCoordinator {
   readonly #members: readonly Member[];
-  readonly #majority: number;
   readonly #claims: QuorumClaims;
   readonly #time: () => number;
   readonly #random: () => number;
@@ -58,7 +53,6 @@ export class ClaimCoordinator {
 
   constructor(options: ClaimCoordinatorOptions) {
     this.#members = options.members;
-    this.#majority = toMajority(options.members.length);
     this.#claims = options.claims;
     this.#time = options.time;
     this.#random = options.random;
@@ -67,17 +61,17 @@ export class ClaimCoordinator {
 
   async claim(quorumClaim: QuorumClaim, deadline: number): Promise<Answer> {
     for (let attempt = 1; ; attempt++) {
-      const startedAt = this.#time();
       const tally = new Tally(this.#members.length);
+      const round = { tally, startedAt: this.#time(), deadline };
       const calls = this.#members.map((member) => this.#askMember(quorumClaim, member, tally));
-      await waitForMembers(calls, () => tally.isDecided, deadline - startedAt);
+      await waitForMembers(calls, () => tally.isDecided, deadline - round.startedAt);
       const isSplit = tally.paused === undefined && quorumClaim.isSplit(this.#time());
       const mayHold = quorumClaim.hasMajority(this.#time()) || quorumClaim.hasTokenClaim;
-      if (quorumClaim.claim.wait || mayHold) return this.resolveStatus(quorumClaim, tally, startedAt, deadline);
-      const answer = await this.#computeStatus(quorumClaim, tally, startedAt, deadline);
+      if (quorumClaim.claim.wait || mayHold) return this.resolveStatus(quorumClaim, round);
+      const answer = await this.#computeStatus(quorumClaim, round);
       if (answer.state !== "none" || quorumClaim.isDone) return answer;
       // "none" must leave no trace: release the votes; members remember the calls that may still arrive
-      await this.#releaseGrants(quorumClaim, deadline);
+      await this.#releaseVotes(quorumClaim, deadline);
       const delayMs = backoffMs(attempt, this.#random(), MAX_BACKOFF_MS);
       const mayRetry = isSplit && attempt < MAX_TRIES && this.#time() + delayMs < deadline && quorumClaim.isSettled;
       if (!mayRetry) {
@@ -189,8 +183,9 @@ export class ClaimCoordinator {
   }
 
   /** Derives the claim's answer from the members' answers. @throws (rejects) if the answer is unknown */
-  async resolveStatus(quorumClaim: QuorumClaim, tally: Tally, startedAt: number, deadline: number): Promise<Answer> {
-    const answer = await this.#computeStatus(quorumClaim, tally, startedAt, deadline).catch(async (error: unknown) => {
+  async resolveStatus(quorumClaim: QuorumClaim, round: Round): Promise<Answer> {
+    const { deadline } = round;
+    const answer = await this.#computeStatus(quorumClaim, round).catch(async (error: unknown) => {
       // refused permanently: leave no trace
       if (isFatalError(error) && quorumClaim.isOurs && !quorumClaim.isDone)
         await this.#releaseEverywhere(quorumClaim, deadline);
@@ -201,7 +196,8 @@ export class ClaimCoordinator {
     return answer;
   }
 
-  async #computeStatus(quorumClaim: QuorumClaim, tally: Tally, startedAt: number, deadline: number): Promise<Answer> {
+  async #computeStatus(quorumClaim: QuorumClaim, round: Round): Promise<Answer> {
+    const { tally, startedAt, deadline } = round;
     const now = this.#time();
     if (quorumClaim.isDone) return NONE;
     if (quorumClaim.hasMajority(now)) {
@@ -212,8 +208,8 @@ export class ClaimCoordinator {
       if (quorumClaim.isConfirmed(this.#time())) return toHeldAnswer(quorumClaim, startedAt);
       throw new Error("quorum: fewer than a majority have confirmed the claim since their connections broke");
     }
-    if (quorumClaim.hasTokenClaim || !quorumClaim.mayBeEnqueued(now)) return tally.noneAnswer;
-    if (quorumClaim.claim.wait ? !quorumClaim.isEnqueued(now) : !tally.count.hasMajorityAnswered)
+    if (quorumClaim.hasTokenClaim || !quorumClaim.mayHaveEntries(now)) return tally.noneAnswer;
+    if (quorumClaim.claim.wait ? !quorumClaim.hasEntries(now) : !tally.count.hasMajorityAnswered)
       throw tally.count.failure;
     if (!quorumClaim.claim.wait) return NONE;
     if (!quorumClaim.isSplit(now)) quorumClaim.backOffAt = null;
@@ -223,14 +219,14 @@ export class ClaimCoordinator {
       if (now >= quorumClaim.backOffAt) {
         await this.#backOff(quorumClaim, deadline);
         // the members may have admitted others meanwhile, or this claim
-        if (quorumClaim.hasMajority(this.#time())) return this.#computeStatus(quorumClaim, tally, startedAt, deadline);
+        if (quorumClaim.hasMajority(this.#time())) return this.#computeStatus(quorumClaim, round);
       }
     }
     const recheckMs =
       quorumClaim.backOffAt === null
         ? quorumClaim.recheckMs()
         : Math.min(quorumClaim.recheckMs(), quorumClaim.backOffAt - now);
-    const ttlMs = toRemainingMs(quorumClaim.enqueuedUntil(), startedAt, quorumClaim.ttlMs);
+    const ttlMs = toRemainingMs(quorumClaim.entriesEndAt(), startedAt, quorumClaim.ttlMs);
     return {
       state: "waiting",
       remainingMs: Math.max(ttlMs, 1),
@@ -243,7 +239,7 @@ export class ClaimCoordinator {
   async #backOff(quorumClaim: QuorumClaim, deadline: number): Promise<void> {
     quorumClaim.backOffCount++;
     quorumClaim.backOffAt = null;
-    await this.#releaseGrants(quorumClaim, deadline);
+    await this.#releaseVotes(quorumClaim, deadline);
     if (quorumClaim.isDone) return; // released meanwhile
     const members = this.#members.filter(({ index }) => quorumClaim.memberClaim(index).isAbsent);
     await waitForMembers(
@@ -257,7 +253,7 @@ export class ClaimCoordinator {
    * Releases the votes at members without a `claim` call in flight: a member must answer the release before it gets the
    * claim again.
    */
-  async #releaseGrants(quorumClaim: QuorumClaim, deadline: number): Promise<void> {
+  async #releaseVotes(quorumClaim: QuorumClaim, deadline: number): Promise<void> {
     const { claim } = quorumClaim;
     const releasing = this.#members.filter(({ index }) => {
       const { isVote, isClaimInFlight } = quorumClaim.memberClaim(index);
@@ -278,87 +274,7 @@ export class ClaimCoordinator {
     const release = { quorumClaim: this.#claims.remove(quorumClaim.claim), hasUnansweredClaim: false };
     const remainingMs = Math.max(deadline - this.#time(), 1);
     // members repeat the releases that they have not answered
-    await this.release([release], remainingMs).catch(() => undefined);
-  }
-
-  /**
-   * Releases claims at every member, their votes and token claims in one call. Says of each claim whether a majority
-   * still had it. A member that has not answered gets the release again when it
-   * answers again.
-   * @throws (rejects) Error if fewer than a majority have answered
-   */
-  async release(quorumReleases: readonly QuorumRelease[], timeoutMs: number): Promise<readonly boolean[]> {
-    const majority = this.#majority;
-    const foundCounts = quorumReleases.map(() => 0);
-    const count = new AnswerCount(this.#members.length);
-    const calls = this.#members.map((member) => {
-      const releases = collectReleases(quorumReleases, member.index);
-      const settled = member
-        .call((driver) => driver.release(releases))
-        .then(
-          (flags) => {
-            for (const index of foundCounts.keys())
-              if (flags[index] === true) foundCounts[index] = (foundCounts[index] as number) + 1;
-            count.addAnswered();
-          },
-          (error: unknown) => {
-            count.addError(error);
-            for (const { claim } of releases)
-              member.addPendingRelease(claim, claim.ttlMs === "session" ? 0 : claim.ttlMs);
-          },
-        );
-      return { member, settled };
-    });
-    const isDecidedFor = (foundCount: number): boolean =>
-      foundCount >= majority || count.answeredCount - foundCount > this.#members.length - majority;
-    const isDecided = (): boolean => count.hasFailed || (count.hasMajorityAnswered && foundCounts.every(isDecidedFor));
-    await waitForMembers(calls, isDecided, timeoutMs);
-    if (!count.hasMajorityAnswered) throw count.failure;
-    return foundCounts.map(
-      (foundCount) => foundCount > 0 && count.answeredCount - foundCount <= this.#members.length - majority,
-    );
-  }
-
-  /**
-   * Detaches claims from this process's sessions at members that have sessions: on a Unix socket the claims would end
-   * with this process. Says of each held claim whether a majority keeps its vote without this process.
-   * @throws (rejects) Error if fewer than a majority have answered, or have its token claim: the claim would come back
-   *   with another token
-   */
-  async detach(
-    quorumClaims: readonly QuorumClaim[],
-    timeoutMs: number,
-    remainingMs: number | undefined,
-  ): Promise<readonly boolean[]> {
-    const majority = this.#majority;
-    const keptCounts = [...quorumClaims, ...quorumClaims].map(() => 0);
-    const count = new AnswerCount(this.#members.length);
-    const calls = this.#members.map((member) => {
-      const claims = [
-        ...quorumClaims.map(({ claim }) => claim),
-        ...quorumClaims.map((quorumClaim) => getTokenClaim(quorumClaim, member.index)),
-      ];
-      const settled = member
-        .call((driver) => driver.detach?.(claims, remainingMs) ?? renewAsDetached(driver.renew(claims)))
-        .then(
-          (flags) => {
-            for (const index of keptCounts.keys())
-              if (flags[index] === true) keptCounts[index] = (keptCounts[index] as number) + 1;
-            count.addAnswered();
-          },
-          (error: unknown) => count.addError(error),
-        );
-      return { member, settled };
-    });
-    await waitForMembers(calls, () => false, timeoutMs);
-    if (!count.hasMajorityAnswered) throw count.failure;
-    const isKept = (index: number): boolean => (keptCounts[index] as number) >= majority;
-    const lacksTokenClaim = quorumClaims.some((_, index) => isKept(index) && !isKept(index + quorumClaims.length));
-    if (lacksTokenClaim)
-      throw new Error(
-        "quorum: cannot detach: fewer than a majority of members have the token claim; the lock stays attached",
-      );
-    return quorumClaims.map((_, index) => isKept(index));
+    await releaseClaims(this.#members, [release], remainingMs).catch(() => undefined);
   }
 
   /** Claims an entry again at members that have lost it or never had it, without waiting. */
@@ -374,7 +290,12 @@ export class ClaimCoordinator {
 
   #ensureToken(quorumClaim: QuorumClaim, deadline: number): Promise<boolean> {
     if (quorumClaim.tokens !== null) return Promise.resolve(true);
-    quorumClaim.tokenRequest ??= agreeOnToken(this.#members, quorumClaim, this.#time, deadline).finally(() => {
+    quorumClaim.tokenRequest ??= agreeOnToken({
+      members: this.#members,
+      quorumClaim,
+      time: this.#time,
+      deadline,
+    }).finally(() => {
       quorumClaim.tokenRequest = null;
     });
     return quorumClaim.tokenRequest;
@@ -412,7 +333,7 @@ function toPausedField({ paused }: Tally): { readonly paused?: Pause } {
 }
 
 function toHeldAnswer(quorumClaim: QuorumClaim, startedAt: number): Answer {
-  return createHeldAnswer(quorumClaim, toRemainingMs(quorumClaim.heldUntil(), startedAt, quorumClaim.ttlMs));
+  return createHeldAnswer(quorumClaim, toRemainingMs(quorumClaim.votesEndAt(), startedAt, quorumClaim.ttlMs));
 }
 
 /**
@@ -420,7 +341,7 @@ function toHeldAnswer(quorumClaim: QuorumClaim, startedAt: number): Answer {
  * later.
  */
 function toPushedAnswer(quorumClaim: QuorumClaim, now: number): Answer {
-  return createHeldAnswer(quorumClaim, quorumClaim.heldUntil() - now);
+  return createHeldAnswer(quorumClaim, quorumClaim.votesEndAt() - now);
 }
 
 function createHeldAnswer({ tokens, isRecalled }: QuorumClaim, remainingMs: number): Answer {
@@ -429,26 +350,4 @@ function createHeldAnswer({ tokens, isRecalled }: QuorumClaim, remainingMs: numb
 
 function createMissingAnswerError({ index }: Member): Error {
   return new Error(`quorum: member ${index} omitted an answer`);
-}
-
-/** What to release at one member: first the votes, in the order of the quorum claims, then the token claims. */
-function collectReleases(quorumReleases: readonly QuorumRelease[], index: number): readonly Release[] {
-  const votes: Release[] = [];
-  const tokenClaims: Release[] = [];
-  for (const { quorumClaim, hasUnansweredClaim } of quorumReleases) {
-    const { claim, hasTokenClaim, isOurs } = quorumClaim;
-    // a claim of another client, or one released before, has no known calls: any may be in flight
-    const mayClaimArrive = !isOurs || hasUnansweredClaim || quorumClaim.memberClaim(index).mayClaimArrive;
-    votes.push({ claim, hasUnansweredClaim: mayClaimArrive });
-    if (!hasTokenClaim && isOurs) continue;
-    const { mayClaimArrive: mayTokenClaimArrive, isReplaced } = quorumClaim.tokenClaim(index);
-    const replacements = isOurs && !isReplaced ? [] : [createReplacementTokenClaim(claim, 0n)];
-    for (const tokenClaim of [createTokenClaim(claim, 0n), ...replacements])
-      tokenClaims.push({ claim: tokenClaim, hasUnansweredClaim: !isOurs || mayTokenClaimArrive });
-  }
-  return [...votes, ...tokenClaims];
-}
-
-async function renewAsDetached(renewal: ReturnType<Member["driver"]["renew"]>): Promise<readonly boolean[]> {
-  return (await renewal).map((answer) => answer?.state === "held");
 }

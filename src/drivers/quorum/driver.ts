@@ -69,6 +69,7 @@ import { listClaims } from "./list.ts";
 import { Member, waitForMembers } from "./member.ts";
 import type { QuorumClaim } from "./quorum-claim.ts";
 import { QuorumClaims, toMajority } from "./quorum-claim.ts";
+import { detachClaims, releaseClaims } from "./releases.ts";
 import { Tally } from "./tally.ts";
 import { createReplacementTokenClaim, createTokenClaim, isTokenKey } from "./tokens.ts";
 
@@ -210,7 +211,7 @@ class QuorumDriver implements Driver {
       const claimsToResolve = isUnknown ? [] : quorumClaims;
       const answers = await Promise.allSettled(
         claimsToResolve.map((quorumClaim, index) =>
-          this.#coordinator.resolveStatus(quorumClaim, tallies[index] as Tally, startedAt, deadline),
+          this.#coordinator.resolveStatus(quorumClaim, { tally: tallies[index] as Tally, startedAt, deadline }),
         ),
       );
       for (const quorumClaim of quorumClaims) this.#coordinator.restoreEntries(quorumClaim);
@@ -227,14 +228,14 @@ class QuorumDriver implements Driver {
       quorumClaim: this.#claims.remove(claim),
       hasUnansweredClaim,
     }));
-    return this.#coordinator.release(quorumReleases, this.#getTimeoutMs(releases.map(({ claim }) => claim)));
+    return releaseClaims(this.#members, quorumReleases, this.#getTimeoutMs(releases.map(({ claim }) => claim)));
   }
 
   /** Members may still answer calls, and get releases that they have not answered. */
   forget(claim: Claim): void {
     this.#claims.remove(claim);
-    const claims = [claim, createTokenClaim(claim, 0n), createReplacementTokenClaim(claim, 0n)];
-    for (const { driver } of this.#members) for (const memberClaim of claims) driver.forget?.(memberClaim);
+    for (const { driver } of this.#members)
+      for (const memberClaim of listMemberClaims(claim)) driver.forget?.(memberClaim);
   }
 
   async detach(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]> {
@@ -242,7 +243,7 @@ class QuorumDriver implements Driver {
     if (answers.includes(undefined)) throw new Error("quorum: cannot detach: the state of a claim is unknown");
     const held = claims.filter((_, index) => answers[index]?.state === "held");
     const quorumClaims = held.map((claim) => this.#claims.getOrCreate(claim));
-    const detached = await this.#coordinator.detach(quorumClaims, this.#getTimeoutMs(claims), remainingMs);
+    const detached = await detachClaims(this.#members, quorumClaims, this.#getTimeoutMs(claims), remainingMs);
     return claims.map((claim) => {
       const isDetached = detached[held.indexOf(claim)] === true;
       // forget its member claims: after a later attach() in this process they would be out of date
@@ -261,13 +262,13 @@ class QuorumDriver implements Driver {
   }
 
   setIdle(claim: Claim, isIdle: boolean): void {
-    const claims = [claim, createTokenClaim(claim, 0n), createReplacementTokenClaim(claim, 0n)];
-    for (const { driver } of this.#members) for (const memberClaim of claims) driver.setIdle?.(memberClaim, isIdle);
+    for (const { driver } of this.#members)
+      for (const memberClaim of listMemberClaims(claim)) driver.setIdle?.(memberClaim, isIdle);
   }
 
   /**
-   * Of members that have never been open nothing is known. With fewer than a majority that recall, all votes of a holder may be at
-   * the others.
+   * Of members that have never been open nothing is known. With fewer than a majority that recall, all votes of a
+   * holder may be at the others.
    */
   get #recall(): Traits["recall"] {
     if (this.#members.every(({ recall }) => recall === "push")) return "push";
@@ -318,4 +319,9 @@ class QuorumDriver implements Driver {
     else if (quorumClaim.onPush(index, answer, this.#time())) this.#coordinator.onChange(quorumClaim);
     else this.#events?.recheck(id);
   }
+}
+
+/** All claims that a member may have for one of this driver: the vote, its token claim, and the replacement of that. */
+function listMemberClaims(claim: Claim): readonly Claim[] {
+  return [claim, createTokenClaim(claim, 0n), createReplacementTokenClaim(claim, 0n)];
 }

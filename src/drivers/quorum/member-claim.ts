@@ -1,11 +1,12 @@
 /**
- * A claim at one member, as this client knows it: an entry in the queue of its key there, or none. An entry that its member has granted
- * is a vote. Pure: it gets the time as a parameter and calls nothing.
+ * A claim at one member, as this client knows it: an entry in the queue of its key there, or none. An entry that its
+ * member has granted is a vote. Pure: it gets the time as a parameter and calls nothing.
  *
- *   unknown    the member has not answered yet. A grant that it has pushed counts as soon as it answers: before, no lease is known
+ *   unknown    the member has not answered yet. A grant that it has pushed counts as soon as it answers: before, no
+ *              lease is known
  *   none       the member has no entry, as far as known
- *   releasing  the entry, a vote, is being released: it may be claimed again only when the member has answered that, since a release
- *              still in flight would end the new entry. After a failed release this takes a lease more
+ *   releasing  the entry, a vote, is being released: it may be claimed again only when the member has answered that,
+ *              since a release still in flight would end the new entry. After a failed release this takes a lease more
  *   waiting    the entry waits
  *   held       the entry is a vote
  *
@@ -17,8 +18,8 @@
  * - A push may use another connection than answers. It may come late: it says nothing about an entry that was made
  *   again. It may also overtake the first answer about its entry: then it counts as soon as that answer arrives.
  * - A recall ends with the vote, or with an answer to a later call that does not repeat it.
- * - A vote whose member's connection broke since its last answer keeps its lease for a holder, but confirms nothing: the member may
- *   have come back empty.
+ * - A vote whose member's connection broke since its last answer keeps its lease for a holder, but confirms nothing:
+ *   the member may have come back empty.
  */
 
 import { believedUntil } from "../../claim/lease-deadline.ts";
@@ -46,7 +47,10 @@ export class MemberClaim {
   #claimsInFlight = 0;
   /** A `claim` call has failed: it may still arrive. */
   #hasFailedClaim = false;
-  /** Calls are numbered. How many were sent to the member, the latest answered one, and the latest one sent before each of three events. */
+  /**
+   * Calls are numbered. How many were sent to the member, the latest answered one, and the latest one sent before each
+   * of three events.
+   */
   #callCount = 0;
   #lastAnsweredCall = 0;
   #lastCallBeforePush = 0;

@@ -1,11 +1,11 @@
 /**
- * One claim across the members: what its member claims are together (member-claim.ts), and its token. Pure: it gets the time as a
- * parameter and calls nothing.
+ * One claim across the members: what its member claims are together (member-claim.ts), and its token. Pure: it gets the
+ * time as a parameter and calls nothing.
  *
  * Invariants
  * - A recall of one member counts: the claim that waits there waits for this vote.
- * - A majority that includes a vote which its member has not confirmed since its connection broke is neither a grant nor the answer to a
- *   renewal: it is unknown.
+ * - A majority that includes a vote which its member has not confirmed since its connection broke is neither a grant
+ *   nor the answer to a renewal: it is unknown.
  * - A claim that has made a token claim and then had no majority of votes for a moment never has one again: another
  *   claim may have been granted meanwhile, with a higher token, and have ended already.
  */
@@ -15,11 +15,13 @@ import type { Answer, Claim, ClaimId, TokenRange } from "../../spi/driver.ts";
 import { MemberClaim } from "./member-claim.ts";
 
 /**
- * How far the claim has come. The states in driver.ts follow from this, from the votes, and from the entries of its members.
+ * How far the claim has come. The states in driver.ts follow from this, from the votes, and from the entries of its
+ * members.
  *   voting    it has made no token claim, as far as known
  *   agreeing  it has made one, and the members agree on one token
  *   granted   a majority has given one token; tokens: what they have reserved
- *   lost      it had no majority of votes for a moment since it made a token claim; tokens: what it had been granted before
+ *   lost      it had no majority of votes for a moment since it made a token claim; tokens: what it had been granted
+ *             before
  */
 type Phase =
   | { readonly kind: "voting" | "agreeing"; readonly tokens: null }
@@ -175,17 +177,17 @@ export class QuorumClaim {
   }
 
   /** Has a majority an entry that is valid by this client's clock, held or waiting? */
-  isEnqueued(now: number): boolean {
+  hasEntries(now: number): boolean {
     return this.#count(({ endsAt }) => endsAt > now) >= this.majority;
   }
 
   /** May a majority have an entry, if the members that have not answered yet have one? */
-  mayBeEnqueued(now: number): boolean {
+  mayHaveEntries(now: number): boolean {
     return this.#count(({ state, endsAt }) => state.kind === "unknown" || endsAt > now) >= this.majority;
   }
 
   /** Until when a majority of the votes is valid: the earliest end among the majority that ends last. */
-  heldUntil(): number {
+  votesEndAt(): number {
     return this.#majorityEndsAt((memberClaim) => memberClaim.isVote);
   }
 
@@ -193,7 +195,7 @@ export class QuorumClaim {
    * Until when a majority of the entries is valid, less a little. So the client never relies on a pushed majority for
    * longer than it is valid, and it is seldom valid for less time than reported.
    */
-  enqueuedUntil(): number {
+  entriesEndAt(): number {
     return (
       this.#majorityEndsAt(({ state }) => state.kind === "held" || state.kind === "waiting") -
       PUSH_SLACK_SHARE * this.ttlMs

@@ -91,8 +91,4 @@ export class Tally {
   get #minority(): number {
     return this.#members - this.#majority;
   }
-
-  get answeredCount(): number {
-    return this.#heldCount + this.#waitingCount + this.#noneCount;
-  }
 }

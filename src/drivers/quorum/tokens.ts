@@ -31,19 +31,22 @@ const MAX_FLOOR_RAISES = 3;
 /** Microseconds; members refuse floors that are a day ahead of their clocks. */
 const HALF_DAY = 43_200_000_000n;
 
+/** The members, the claim whose token they are to agree on, and the time that is left for that. */
+interface Agreement {
+  readonly members: readonly Member[];
+  readonly quorumClaim: QuorumClaim;
+  readonly time: () => number;
+  readonly deadline: number;
+}
+
 /**
  * Says whether a majority has agreed; if so, the quorum claim has its token.
  * @throws (rejects) StoreRefusedError if so many members refuse the floor that no majority is left
  */
-export async function agreeOnToken(
-  members: readonly Member[],
-  quorumClaim: QuorumClaim,
-  time: () => number,
-  deadline: number,
-): Promise<boolean> {
-  const getRemainingMs = (): number => deadline - time();
+export async function agreeOnToken(agreement: Agreement): Promise<boolean> {
+  const { members, quorumClaim, time } = agreement;
   if (!quorumClaim.isOurs) {
-    const existing = await findExistingToken(members, quorumClaim, getRemainingMs);
+    const existing = await findExistingToken(agreement);
     if (existing !== "none") return recordTokens(quorumClaim, existing);
   }
   const clocks = members.flatMap(({ index, wallOffsetMs }) => {
@@ -52,7 +55,16 @@ export async function agreeOnToken(
     return clock === 0n ? [] : [clock];
   });
   const highest = findHighest([quorumClaim.floor - CLOCK_LEAD, ...clocks], findMaxClock(clocks, quorumClaim.majority));
-  return requestToken(members, quorumClaim, highest + CLOCK_LEAD, getRemainingMs);
+  return requestToken(agreement, highest + CLOCK_LEAD);
+}
+
+/** Waits for the answers of members until the deadline of the agreement. */
+function waitForAnswers(
+  { time, deadline }: Agreement,
+  calls: readonly MemberCall[],
+  isDecided: () => boolean,
+): Promise<void> {
+  return waitForMembers(calls, isDecided, deadline - time());
 }
 
 /** A clock above this is far ahead of a majority: the other members would refuse a floor derived from it. */
@@ -75,11 +87,8 @@ function recordTokens(quorumClaim: QuorumClaim, tokens: TokenRange | null): bool
  * Finds the token of another client's grant. It makes no token claim, which could be taken for that client's. "none": a
  * majority has no token claim of it, so it never had a token.
  */
-async function findExistingToken(
-  members: readonly Member[],
-  quorumClaim: QuorumClaim,
-  getRemainingMs: () => number,
-): Promise<TokenRange | "none" | null> {
+async function findExistingToken(agreement: Agreement): Promise<TokenRange | "none" | null> {
+  const { members, quorumClaim } = agreement;
   const tokenClaim = createTokenClaim(quorumClaim.claim, 0n);
   const answers: Answer[] = [];
   const calls = members.map((member): MemberCall => {
@@ -89,16 +98,13 @@ async function findExistingToken(
     return { member, settled: member.call((driver) => driver.renew([tokenClaim])).then(onAnswers, () => undefined) };
   });
   // if a majority's answers differ, more answers do not help
-  await waitForMembers(calls, () => answers.length >= quorumClaim.majority, getRemainingMs());
-  return findAgreedTokens(answers, quorumClaim.majority) ?? findTokenInLists(members, quorumClaim, getRemainingMs);
+  await waitForAnswers(agreement, calls, () => answers.length >= quorumClaim.majority);
+  return findAgreedTokens(answers, quorumClaim.majority) ?? findTokenInLists(agreement);
 }
 
 /** The same if token claims were replaced: only lists show the original tokens. */
-async function findTokenInLists(
-  members: readonly Member[],
-  quorumClaim: QuorumClaim,
-  getRemainingMs: () => number,
-): Promise<TokenRange | "none" | null> {
+async function findTokenInLists(agreement: Agreement): Promise<TokenRange | "none" | null> {
+  const { members, quorumClaim } = agreement;
   const [{ key }] = createTokenClaim(quorumClaim.claim, 0n).locks;
   const tag = publicTag(quorumClaim.claim.id);
   const lists: ClaimView[][] = [];
@@ -109,30 +115,26 @@ async function findTokenInLists(
     };
     return { member, settled: member.call((driver) => listAll(driver, { key })).then(onViews, () => undefined) };
   });
-  await waitForMembers(calls, () => findTokens() !== null, getRemainingMs());
+  await waitForAnswers(agreement, calls, () => findTokens() !== null);
   const emptyCount = lists.filter((views) => views.length === 0).length;
   return emptyCount >= quorumClaim.majority ? "none" : findTokens();
 }
 
 /** Makes the token claim at all members with this floor, and with higher ones while the members' tokens differ. */
-async function requestToken(
-  members: readonly Member[],
-  quorumClaim: QuorumClaim,
-  firstFloor: bigint,
-  getRemainingMs: () => number,
-): Promise<boolean> {
+async function requestToken(agreement: Agreement, firstFloor: bigint): Promise<boolean> {
+  const { members, quorumClaim } = agreement;
   const maxRaises = quorumClaim.isOurs ? MAX_FLOOR_RAISES : 0;
   quorumClaim.onTokenClaim();
   let floor = firstFloor;
   for (let raises = 0; ; raises++) {
     const tokenClaim = createTokenClaim(quorumClaim.claim, floor);
-    const { answers, errors } = await sendTokenClaims(members, quorumClaim, tokenClaim, getRemainingMs());
+    const { answers, errors } = await sendTokenClaims(agreement, tokenClaim);
     if (recordTokens(quorumClaim, findAgreedTokens([...answers.values()], quorumClaim.majority))) return true;
     const fatal = errors.filter(isFatalError);
     if (fatal.length > members.length - quorumClaim.majority) throw fatal[0];
     if (raises === maxRaises || answers.size < quorumClaim.majority || quorumClaim.isDone) return false;
     // a member's counter is ahead of the floor: start again at all members with a higher floor
-    await releaseTokenClaims([...answers.keys()], tokenClaim, getRemainingMs());
+    await releaseTokenClaims(agreement, [...answers.keys()], tokenClaim);
     if (quorumClaim.isDone) return false;
     floor = raiseFloor([...answers.values()], floor) + CLOCK_LEAD;
   }
@@ -140,11 +142,10 @@ async function requestToken(
 
 /** Sends the token claim to all members; settles as soon as a majority has agreed. */
 async function sendTokenClaims(
-  members: readonly Member[],
-  quorumClaim: QuorumClaim,
+  agreement: Agreement,
   tokenClaim: Claim,
-  timeoutMs: number,
 ): Promise<{ readonly answers: ReadonlyMap<Member, Answer>; readonly errors: readonly unknown[] }> {
+  const { members, quorumClaim } = agreement;
   const answers = new Map<Member, Answer>();
   const errors: unknown[] = [];
   const calls = members.map((member) => {
@@ -154,7 +155,7 @@ async function sendTokenClaims(
     );
     return { member, settled };
   });
-  await waitForMembers(calls, () => findAgreedTokens([...answers.values()], quorumClaim.majority) !== null, timeoutMs);
+  await waitForAnswers(agreement, calls, () => findAgreedTokens([...answers.values()], quorumClaim.majority) !== null);
   return { answers, errors };
 }
 
@@ -163,7 +164,7 @@ function raiseFloor(answers: readonly Answer[], floor: bigint): bigint {
   return findHighest([floor, ...ends], floor + HALF_DAY);
 }
 
-async function releaseTokenClaims(members: readonly Member[], tokenClaim: Claim, timeoutMs: number): Promise<void> {
+async function releaseTokenClaims(agreement: Agreement, members: readonly Member[], tokenClaim: Claim): Promise<void> {
   const calls = members.map((member) => ({
     member,
     // a member whose release failed still has the token claim; its old token then differs from the agreed one
@@ -174,7 +175,7 @@ async function releaseTokenClaims(members: readonly Member[], tokenClaim: Claim,
         () => undefined,
       ),
   }));
-  await waitForMembers(calls, () => false, timeoutMs);
+  await waitForAnswers(agreement, calls, () => false);
 }
 
 /**
@@ -192,7 +193,8 @@ export function renewTokenClaims(member: Member, quorumClaims: readonly QuorumCl
       const isDifferent = answer?.state === "held" && !memberTokenClaim.isReplaced && answer.token !== tokens?.token;
       if ((answer?.state !== "none" && !isDifferent) || isDone || tokens === null) continue;
       memberTokenClaim.isReplaced = true;
-      sendTokenClaim(member, quorumClaim, createReplacementTokenClaim(claim, tokens.token)).catch(() => undefined); // the next renewal retries
+      // after a failure the next renewal retries
+      sendTokenClaim(member, quorumClaim, createReplacementTokenClaim(claim, tokens.token)).catch(() => undefined);
     }
   };
   const tokenClaims = grantedClaims.map((quorumClaim) => getTokenClaim(quorumClaim, member.index));

@@ -1,6 +1,7 @@
 /**
- * The calls of driver.claim that have no reply yet. A client library may hold such a call back for long, so that it reaches the server
- * after the release of its claim and enters the queue again: when its late reply shows that, the claim is released again.
+ * The calls of driver.claim that have no reply yet. A client library may hold such a call back for long, so that it
+ * reaches the server after the release of its claim and enters the queue again: when its late reply shows that, the
+ * claim is released again.
  */
 
 import type { Claim, ClaimId } from "../../spi/driver.ts";

@@ -2,9 +2,9 @@
  * Collects the claims and releases of one turn of the event loop into few commands: on a Cluster one for each bucket.
  *
  * Invariants
- * - A command is sent at the end of the callback in which its first call was made; of a call made in a microtask, when the
- *   microtasks have run. A lone call waits for nothing. With 16 items it is sent at once: Redis works on these while this
- *   process prepares the next ones.
+ * - A command is sent at the end of the callback in which its first call was made; of a call made in a microtask, when
+ *   the microtasks have run. A lone call waits for nothing. With 16 items it is sent at once: Redis works on these
+ *   while this process prepares the next ones.
  * - Releases stand before claims, so that a claim finds what this process releases by the same command.
  * - Each call gets its own answers or error. If the command itself fails, or is late, so are all of its calls.
  */
@@ -17,8 +17,9 @@ import TURN from "./lua/turn.lua";
 import type { Script } from "./script-codec.ts";
 
 /**
- * A command with so many items is sent at once. With fewer, the costs of a command outweigh the gain; with many more, the
- * client and Redis work one after the other instead of at the same time: the last item's preparation would delay the first one.
+ * A command with so many items is sent at once. With fewer, the costs of a command outweigh the gain; with many more,
+ * the client and Redis work one after the other instead of at the same time: the last item's preparation would delay
+ * the first one.
  */
 export const ITEMS_PER_COMMAND = 16;
 
@@ -54,7 +55,9 @@ export class CommandBatches {
   /** The calls of this turn of the event loop, for each routing key: one, or in a Cluster one for each bucket. */
   #batches: Batch[] = [];
   #isScheduled = false;
-  /** Whether claims and releases go in commands of their own: an error that concerns claims only fails no release then. */
+  /**
+   * Whether claims and releases go in commands of their own: an error that concerns claims only fails no release then.
+   */
   readonly #isSplit: boolean;
 
   constructor(

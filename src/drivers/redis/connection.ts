@@ -305,7 +305,10 @@ export class Connection {
     return reply;
   }
 
-  /** The connection leads to a replica, or to a server that does not answer: a new one may lead elsewhere. A client of the user follows its own options. */
+  /**
+   * The connection leads to a replica, or to a server that does not answer: a new one may lead elsewhere. A client of
+   * the user follows its own options.
+   */
   #reconnect(routingKey: string): void {
     if (this.#ownsClient && !this.#isClosed && this.#adapter.isReady) this.#adapter.reconnect(routingKey);
   }

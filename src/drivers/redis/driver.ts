@@ -1,7 +1,7 @@
 /**
- * The Redis driver. Lua scripts keep the queues of keys (see lua/lib/prelude.lua); each operation is one round trip, and the
- * claims and releases of one turn of the event loop share one (command-batches.ts). The script that releases a lock also grants it
- * to the next waiter and publishes the grant to the inbox channel of the waiter's process.
+ * The Redis driver. Lua scripts keep the queues of keys (see lua/lib/prelude.lua); each operation is one round trip,
+ * and the claims and releases of one turn of the event loop share one (command-batches.ts). The script that releases a
+ * lock also grants it to the next waiter and publishes the grant to the inbox channel of the waiter's process.
  *
  * What sees the answer to a claim, in this order:
  *   1 connection.ts       is it in time? is it that of the database of the locks? do enough replicas have the grant (replica-acks.ts)?
@@ -9,9 +9,10 @@
  *   3 claim-calls.ts      if it is late, and the claim was released meanwhile: releases it again
  *   4 DataLossGuard       does it show that the server has lost data?
  *   5 lost-releases.ts    after a break: a waiting claim rechecks early
- * Answers to renewals pass 1, 4 and 5. Pushes come with a reply or from subscriptions.ts; lost-releases.ts takes those about released
- * claims. A break of the connection is a change of `connection.epoch`: a release that was under way fails, since the client library may
- * have sent it twice, and no push counts as an answer until its inbox is verified in the new epoch.
+ * Answers to renewals pass 1, 4 and 5. Pushes come with a reply or from subscriptions.ts; lost-releases.ts takes those
+ * about released claims. A break of the connection is a change of `connection.epoch`: a release that was under way
+ * fails, since the client library may have sent it twice, and no push counts as an answer until its inbox is verified
+ * in the new epoch.
  */
 
 import type {
@@ -79,8 +80,8 @@ const TRAITS: Traits = {
 /**
  * Creates a driver for Redis (tested with 7.0): a single server, a master behind Sentinels, or a Cluster (Redis 7).
  * `client`: a client of ioredis (5, 6), iovalkey or redis (node-redis 5, 6), connected or connecting, which the driver
- * never closes; or a function that creates one, which the driver closes. The driver opens one more connection for pushes;
- * in a Cluster one to each master.
+ * never closes; or a function that creates one, which the driver closes. The driver opens one more connection for
+ * pushes; in a Cluster one to each master.
  * @throws TypeError naming the argument if the client or an option is invalid
  */
 export function redis(
@@ -340,7 +341,9 @@ class RedisDriver implements Driver {
     ];
   }
 
-  /** Also routes the calls of other buckets to a single server, which executes the items of all buckets in one command. */
+  /**
+   * Also routes the calls of other buckets to a single server, which executes the items of all buckets in one command.
+   */
   #routingKeyOf(bucket: string): string {
     let routingKey = this.#routingKeys.get(bucket);
     if (routingKey === undefined) {

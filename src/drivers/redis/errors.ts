@@ -22,8 +22,8 @@ const TLS_FAILURE =
   /self-signed certificate|unable to (?:verify the first|get (?:local )?issuer) certificate|does not match certificate's altnames|certificate has expired|alert (?:certificate required|handshake failure)|wrong version number|packet length too long/;
 
 /**
- * The errors that users meet; all others are passed on as they are. The first match counts. The error code of Redis stays
- * in brackets: users find it in its documentation.
+ * The errors that users meet; all others are passed on as they are. The first match counts. The error code of Redis
+ * stays in brackets: users find it in its documentation.
  */
 const KNOWN_ERRORS: readonly KnownError[] = [
   {
@@ -148,12 +148,15 @@ export function isPermanentError(error: unknown): boolean {
   return sanitized instanceof RedisStoreError && (sanitized.isFatal || sanitized.isNotRedis);
 }
 
-/** What ioredis says between the end of a connection and the event that reports it: it still takes the client for ready. */
+/**
+ * What ioredis says between the end of a connection and the event that reports it: it still takes the client for ready.
+ */
 const JUST_ENDED = /Stream isn't writeable/;
 
 /**
- * Whether the same command may succeed soon: the connection has just ended, the server is starting and loads its data, or a Cluster
- * client, which sends WAIT to any node that it takes for a master, does not know yet that this one has become a replica.
+ * Whether the same command may succeed soon: the connection has just ended, the server is starting and loads its data,
+ * or a Cluster client, which sends WAIT to any node that it takes for a master, does not know yet that this one has
+ * become a replica.
  */
 export function isPassingError(error: unknown): boolean {
   return [JUST_ENDED, LOADING, WAIT_ON_REPLICA].some((pattern) => pattern.test(String(error)));

@@ -14,13 +14,19 @@ const WAITING_PER_CALL = 128;
 /** Fields of one claim in a reply of list.lua. */
 const FIELDS_PER_CLAIM = 12;
 
-/** `member`: a key with entries; followed by "\0" and an owner, a claim over several keys that may not be in that queue yet. */
+/**
+ * `member`: a key with entries; followed by "\0" and an owner, a claim over several keys that may not be in that queue
+ * yet.
+ */
 interface Member {
   readonly bucket: string;
   readonly member: string;
 }
 
-/** A page of the live claims that match the query. If the claim of the cursor has ended, the list starts at the beginning. */
+/**
+ * A page of the live claims that match the query. If the claim of the cursor has ended, the list starts at the
+ * beginning.
+ */
 export async function listClaims(
   runScript: RunScript,
   namePrefix: string,

@@ -1,13 +1,14 @@
 /**
- * Gives claims back that the store still has although this client has released them. A fail-over loses the releases that the promoted
- * replica has not received, so it may have a holder that is gone, or grant to a waiter that is gone, and others would wait for the
- * whole lease. The pushes that such a claim gets show it: the client does not have the claim.
+ * Gives claims back that the store still has although this client has released them. A fail-over loses the releases
+ * that the promoted replica has not received, so it may have a holder that is gone, or grant to a waiter that is gone,
+ * and others would wait for the whole lease. The pushes that such a claim gets show it: the client does not have the
+ * claim.
  *
- * Those pushes may be lost while its process subscribes again, and a first waiter that is gone does not recheck. So after a
- * break all that wait recheck early: a recheck recalls the holders again.
+ * Those pushes may be lost while its process subscribes again, and a first waiter that is gone does not recheck. So
+ * after a break all that wait recheck early: a recheck recalls the holders again.
  *
- * Readers, permits and claims in strict order are never recalled: a recall would go to all holders of the key. Their last releases are
- * sent again after a break.
+ * Readers, permits and claims in strict order are never recalled: a recall would go to all holders of the key. Their
+ * last releases are sent again after a break.
  */
 
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
@@ -16,7 +17,9 @@ import { RecentReleases } from "../recent-releases.ts";
 import type { DecodedPush } from "../reply-codec.ts";
 import { toBucket } from "./key-names.ts";
 
-/** How long after a break of the connection the first recall counts and waiting claims recheck early, in milliseconds. */
+/**
+ * How long after a break of the connection the first recall counts and waiting claims recheck early, in milliseconds.
+ */
 const AFTER_BREAK_MS = 60_000;
 /** The first recheck after a break; the next ones come after 400 ms, 800 ms and so on. */
 const EARLY_RECHECK_MS = 200;
@@ -40,8 +43,8 @@ export class LostReleases {
   readonly #recentReleases = new RecentReleases();
   #lastBreakAt = Number.NEGATIVE_INFINITY;
   /**
-   * Claims that were recalled once. Without a break that recall has crossed the release, most likely; if the store has lost the
-   * release, the recheck of the waiter repeats the recall.
+   * Claims that were recalled once. Without a break that recall has crossed the release, most likely; if the store has
+   * lost the release, the recheck of the waiter repeats the recall.
    */
   readonly #recalled = new Set<ClaimId>();
   /** Of claims that are not recalled. */
@@ -83,7 +86,10 @@ export class LostReleases {
     }
   }
 
-  /** The answer to a call, with an early recheck if the connection broke a short time ago. `isNew`: the claim was made by the call. */
+  /**
+   * The answer to a call, with an early recheck if the connection broke a short time ago. `isNew`: the claim was made
+   * by the call.
+   */
   toRecheckEarly(answer: Answer, isNew: boolean): Answer {
     if (answer.state !== "waiting") return answer; // most renewals are those of held locks: they read no clock
     const sinceBreakMs = this.#clock.now() - this.#lastBreakAt;

@@ -6,8 +6,8 @@ import GRACE from "./lua/grace.lua";
 import type { RunScript } from "./script-codec.ts";
 
 /**
- * A script argument: the longest ttl and the key of the run record; "": guardDataLoss is off (`maxTtlMs` is null). A single
- * server has one record for all buckets.
+ * A script argument: the longest ttl and the key of the run record; "": guardDataLoss is off (`maxTtlMs` is null). A
+ * single server has one record for all buckets.
  */
 export function encodeRunRecord(
   namePrefix: string,

@@ -1,5 +1,6 @@
 /**
- * Encodes script arguments, whose formats are those of lua/lib/records.lua. drivers/reply-codec.ts describes the replies.
+ * Encodes script arguments, whose formats are those of lua/lib/records.lua. drivers/reply-codec.ts describes the
+ * replies.
  */
 
 import type { Claim, ClaimId, Release } from "../../spi/driver.ts";
@@ -63,13 +64,17 @@ export function encodeClaim(claim: Claim, defaultLabel = ""): string {
 
 /** The item of turn.lua that makes a claim. */
 export function encodeClaimItem(claim: Claim, defaultLabel = ""): string {
-  return (claim.locks.length === 1 ? "C" : "M") + encodeClaim(claim, defaultLabel);
+  return `${formatKind(claim, "C")}${encodeClaim(claim, defaultLabel)}`;
 }
 
 /** The item of turn.lua that releases a claim. */
 export function encodeReleaseItem({ claim, hasUnansweredClaim }: Release): string {
-  const letter = claim.locks.length === 1 ? (hasUnansweredClaim ? "U" : "R") : hasUnansweredClaim ? "V" : "S";
-  return letter + encodeName(claim);
+  return formatKind(claim, hasUnansweredClaim ? "U" : "R") + encodeName(claim);
+}
+
+/** The first path of turn.lua takes claims with one key only, and knows the others by the "M". */
+function formatKind({ locks }: Claim, kind: "C" | "R" | "U"): string {
+  return locks.length > 1 ? `M${kind}` : kind;
 }
 
 /** The item of turn.lua that gives a claim back which is unknown here. */

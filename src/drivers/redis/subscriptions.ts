@@ -22,7 +22,10 @@ import { buildPublishCommand } from "./script-codec.ts";
 
 /** Milliseconds in which inboxes that are verified again share one call of onMissed. */
 const MISSED_DELAY_MS = 10;
-/** A Cluster publishes it before every grant, to count subscribers; elsewhere replicas receive no grant (lua/lib/push.lua). */
+/**
+ * A Cluster publishes it before every grant, to count subscribers; elsewhere replicas receive no grant
+ * (lua/lib/push.lua).
+ */
 const PING = "";
 /** Milliseconds after which a ping without a grant shows that the subscriber received it, but was not counted. */
 const PING_TIMEOUT_MS = 20;

@@ -31,8 +31,9 @@ export async function connectAndVerify(
 }
 
 /**
- * A client of the user leaves a replica only when a command of its own is refused (the option reconnectOnError of ioredis), and what the
- * checks have found is an answer. So the next open() reaches the master. The key is random, and does not exist.
+ * A client of the user leaves a replica only when a command of its own is refused (the option reconnectOnError of
+ * ioredis), and what the checks have found is an answer. So the next open() reaches the master. The key is random, and
+ * does not exist.
  */
 async function sendRefusedWrite(connection: Connection, options: RedisOptions): Promise<void> {
   const routingKey = toRoutingKey(toNamePrefix(options), "00");

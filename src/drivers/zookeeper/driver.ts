@@ -45,9 +45,11 @@ import { decodeData, REVOKE_DATA } from "./node-data.ts";
 import type { ParsedQueue } from "./node-names.ts";
 import { toKeyPath } from "./node-names.ts";
 import { NodeWatches } from "./node-watches.ts";
+import { NodeWrites } from "./node-writes.ts";
 import type { ZooKeeperDriverOptions } from "./options.ts";
 import { validateZooKeeperOptions } from "./options.ts";
 import { NodeQueues } from "./queue.ts";
+import { QueueReads } from "./queue-reads.ts";
 import { RecallWatches } from "./recall-watches.ts";
 
 export type { Acl } from "./client/records.ts";
@@ -74,9 +76,10 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   const watches = new NodeWatches(zk, claimNodes, (id) => driverEvents?.recheck(id));
   const recallWatches = new RecallWatches(zk, family, (id) => driverEvents?.recalled(id));
   const keyNodes = new KeyNodes(zk, () => acl);
+  const reads = new QueueReads(zk, family);
+  const writes = new NodeWrites({ zk, claimNodes, reads, watches, acl: () => acl, family });
   const queues = new NodeQueues({
-    ...{ zk, claimNodes, keyNodes, watches, recallWatches, isFair, tokenBase, family },
-    acl: () => acl,
+    ...{ zk, claimNodes, keyNodes, reads, writes, watches, recallWatches, isFair, tokenBase, family },
     random: Math.random,
   });
 
@@ -123,10 +126,10 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       try {
         const answer = await queues.ensureQueued(node);
         if (answer.state !== "waiting" || claim.wait) return answer;
-        await queues.deleteNode(node);
+        await writes.delete(node);
         return { state: "none" };
       } catch (error) {
-        throw await queues.toFatalOrCleanUp(error, node);
+        throw await writes.toFatalOrCleanUp(error, node);
       }
     },
 
@@ -176,7 +179,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       // a release keeps no process alive
       for (const node of nodes) if (node.status !== "ended") claimNodes.setIdle(node, true);
       zk.keepAlive(claimNodes.isBusy);
-      return Promise.all(nodes.map((node) => deleteNode(queues, keyNodes, node)));
+      return Promise.all(nodes.map((node) => deleteNode(writes, keyNodes, node)));
     },
 
     setIdle(claim, isIdle) {
@@ -210,14 +213,14 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       if (!nodes.some(({ isGranted }) => isGranted)) return zk.close();
       // a proxy's clients have not released their claims: the session stays, and their own clocks end first
       const waiting = zk.isConnected ? nodes.filter(({ isGranted }) => !isGranted) : [];
-      await Promise.allSettled(waiting.map((node) => queues.deleteNode(node)));
+      await Promise.allSettled(waiting.map((node) => writes.delete(node)));
       await zk.abandonSession();
     },
   };
 
   /** Deletes the node, so that the claim is made again; that call then reports why it is refused. */
   async function releaseNode(node: ClaimNode): Promise<Answer> {
-    await deleteNode(queues, keyNodes, node);
+    await deleteNode(writes, keyNodes, node);
     return { state: "none" };
   }
 
@@ -226,7 +229,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     const queuesByPath = new Map<string, ParsedQueue>();
     const readInto = async (keyPath: string): Promise<void> => {
       try {
-        queuesByPath.set(keyPath, await queues.readQueue(keyPath));
+        queuesByPath.set(keyPath, await reads.readOrEmpty(keyPath));
       } catch (error) {
         if (!(error instanceof ZooKeeperError)) throw error;
       }
@@ -237,7 +240,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
   async function revokeTarget({ key, token, now }: RevokeTarget): Promise<boolean> {
     const keyPath = toKeyPath(key, root);
-    const { queue } = await queues.readQueue(keyPath);
+    const { queue } = await reads.readOrEmpty(keyPath);
     const revoked = await Promise.all(
       queue.slice(0, countAdmitted(queue)).map(async ({ name }) => {
         const path = `${keyPath}/${name}`;
@@ -303,9 +306,9 @@ async function openClient(
  * Deletes the node and says whether it existed. A node that this client may no longer delete stays as long as its
  * session.
  */
-async function deleteNode(queues: NodeQueues, keyNodes: KeyNodes, node: ClaimNode): Promise<boolean> {
+async function deleteNode(writes: NodeWrites, keyNodes: KeyNodes, node: ClaimNode): Promise<boolean> {
   try {
-    return await queues.deleteNode(node);
+    return await writes.delete(node);
   } catch (error) {
     if (!isPermanent(error)) throw error;
     keyNodes.forget(node.keyPath);

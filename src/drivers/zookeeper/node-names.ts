@@ -83,8 +83,8 @@ export interface ParsedQueue {
 
 /**
  * The queue that these children of a node form. Numbers are compared by their distance, so that the order survives a
- * wrap-around. Equal numbers belong to a Curator writer and its own reader, which was made to keep the entry: the writer
- * comes first.
+ * wrap-around. Equal numbers belong to a Curator writer and its own reader, which was made to keep the entry: the
+ * writer comes first.
  */
 export function parseQueue(children: readonly string[], family: Family): ParsedQueue {
   const queue: QueueNode[] = [];

@@ -7,7 +7,8 @@
  *   shared holders                a watch on the list, in either case: each release may admit a node
  *
  * Invariants
- * - The holder of a queue is told once for each first waiter: further waiters, and those that leave behind it, cause no read.
+ * - The holder of a queue is told once for each first waiter: further waiters, and those that leave behind it, cause no
+ *   read.
  * - A claim that does not wait recalls no holder.
  * - No watch is lost while the session lives: the client sends all watches again on a new connection, and the servers
  *   report what has changed meanwhile. If a watch could not be set, the next renewal reads the queue again. So a waiter
@@ -61,8 +62,8 @@ export class RecallWatches {
   }
 
   /**
-   * Watches who waits for the claim, which is granted now. The watch is set after this turn of the event loop: a lock that
-   * has been released by then costs no request.
+   * Watches who waits for the claim, which is granted now. The watch is set after this turn of the event loop: a lock
+   * that has been released by then costs no request.
    * @param queue as it was read when the claim was granted
    */
   add(node: ClaimNode, queue: readonly QueueNode[]): void {
@@ -112,7 +113,10 @@ export class RecallWatches {
       });
   }
 
-  /** Reads and watches, and again if something has changed since: an event may have come before its answer was looked at. */
+  /**
+   * Reads and watches, and again if something has changed since: an event may have come before its answer was looked
+   * at.
+   */
   async #read(held: HeldQueue): Promise<void> {
     if (held.isWatched || !this.#isCurrent(held)) return;
     held.isWatched = true;

@@ -7,8 +7,8 @@ interface KeyCalls<T> {
 }
 
 /**
- * Invariant: the result of a call is that of a request that was sent after it. So a caller does not get the result of the
- * request in flight: it shares the next one with all who come meanwhile.
+ * Invariant: the result of a call is that of a request that was sent after it. So a caller does not get the result of
+ * the request in flight: it shares the next one with all who come meanwhile.
  */
 export class SharedCalls<T> {
   readonly #byKey = new Map<string, KeyCalls<T>>();

@@ -14,7 +14,7 @@ export function localTraits(sessionMs: number, isLocal: boolean): Traits {
 
 /** @throws RequestError if the lock table can never grant this claim */
 export function checkGrantable(claim: Claim, table: LockTable, micros: number, isDurable: boolean): void {
-  if (claim.floor !== 0n && !table.tokenIssuer.acceptsFloor(claim.floor, micros)) {
+  if (!table.acceptsFloor(claim, claim.floor, micros)) {
     throw new RequestError("FLOOR", "the token floor is more than a day ahead of the server's clock");
   }
   if (!isDurable && needsJournal(claim.ttlMs)) {

@@ -190,7 +190,7 @@ export class RecoveryWindow {
       !this.#table.records.has(claim.id) &&
       this.#table.tombstones.reasonOf(claim.id) === undefined &&
       Number(lastState.token) + lastState.tokenCount > this.#ceilingAtStart &&
-      this.#table.tokenIssuer.acceptsFloor(BigInt(lastState.token), micros)
+      this.#table.acceptsFloor(claim, BigInt(lastState.token), micros)
     );
   }
 
@@ -269,7 +269,7 @@ function reclaimOne(
     const remainingMs = claim.ttlMs === "session" ? 0 : Math.min(lastState.remainingMs, claim.ttlMs);
     if (
       token + lastState.tokenCount > ceilingAtStart ||
-      !table.tokenIssuer.acceptsFloor(BigInt(lastState.token), time.micros)
+      !table.acceptsFloor(claim, BigInt(lastState.token), time.micros)
     )
       return;
     // a long claim was in the journal, or was never granted

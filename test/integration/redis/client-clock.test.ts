@@ -6,6 +6,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vite
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import { makeClaim } from "../../support/claims.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { ShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
 import { shiftedClockUnavailableReason, startShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
@@ -109,6 +112,30 @@ describe.skipIf(unavailableReason !== null)(
       await until(() => steps.length > 0, { within: 5_000, what: "the event" });
       expect(Math.abs((steps[0] as number) - HOUR_MS)).toBeLessThan(5_000);
       await granted.release();
+    });
+
+    test("three days back: who saw a token from before gets the next one, and no floor above that is accepted", async () => {
+      const driver = redis(() => new Redis(server.port, "127.0.0.1"), { prefix: "days", warn: () => undefined });
+      await driver.open(NO_EVENTS);
+      try {
+        step(3 * 24 * HOUR_MS);
+        const before = makeClaim("key");
+        const { token } = (await driver.claim(before)) as { token: bigint };
+        await driver.release(toReleases(before));
+        step(0);
+        await expect(driver.claim(makeClaim("key", { floor: token + 2n }))).rejects.toThrow(/more than a day ahead/);
+        // on a free key, and behind a holder
+        const [holder, waiter] = [makeClaim("key", { floor: token + 1n }), makeClaim("key", { floor: token + 2n })];
+        expect(await driver.claim(holder)).toMatchObject({ state: "held", token: token + 1n });
+        expect(await driver.claim(waiter)).toMatchObject({ state: "waiting" });
+        await expect(driver.claim(makeClaim("key", { floor: token + 9n }))).rejects.toThrow(/more than a day ahead/);
+        await driver.release(toReleases(holder));
+        const [answer] = await driver.renew([waiter]);
+        expect((answer as { token: bigint }).token).toBeGreaterThan(token + 1n);
+        await driver.release(toReleases(waiter));
+      } finally {
+        await driver.close();
+      }
     });
 
     test("an hour back does no harm: order and held locks stay, leases end on time, tokens rise", async () => {

@@ -510,13 +510,11 @@ class FuzzRun {
     for (const [index, id] of ids.entries()) {
       const answer = lines[index] as string;
       const known = this.#claims.get(id) ?? this.#released.find(({ claim }) => claim.id === id);
-      if (/^[SRUV]/.test(items[index] as string)) continue;
+      if (/^M?[RU]/.test(items[index] as string)) continue;
       if (known !== undefined && /^[hrw]/.test(answer)) this.#adopt(known, process);
       if (known !== undefined) answered.set(id, answer);
       else if (/^[hrw]/.test(answer))
-        await this.#call(TURN, process, [
-          (items[index] as string).replace(/^[CM]/, (kind) => (kind === "C" ? "R" : "S")),
-        ]);
+        await this.#call(TURN, process, [(items[index] as string).replace(/^(M?)C/, "$1R")]);
     }
     await this.#after(process, answered, lines.slice(items.length), ids);
   }

@@ -35,14 +35,26 @@ test("a token is never below the floor of its client", () => {
   expect(fixture.token("b")).toBe(Number(floor) + 1);
 });
 
-test("a floor more than a day ahead of the clock cannot be reached", () => {
+test("a floor more than a day ahead of the clock cannot be reached, except one above the last token", () => {
   const tokenIssuer = new TokenIssuer(Number.POSITIVE_INFINITY);
-  const day = 86_400_000_000n;
-  expect(tokenIssuer.acceptsFloor(0n, 0)).toBe(true);
-  expect(tokenIssuer.acceptsFloor(day, 0)).toBe(true);
-  expect(tokenIssuer.acceptsFloor(day + 1n, 0)).toBe(false);
+  const day = 86_400_000_000;
+  expect(tokenIssuer.acceptsFloor(0, 0n, 0)).toBe(true);
+  expect(tokenIssuer.acceptsFloor(0, BigInt(day), 0)).toBe(true);
+  expect(tokenIssuer.acceptsFloor(0, BigInt(day + 1), 0)).toBe(false);
   tokenIssuer.advance(1);
-  expect(tokenIssuer.acceptsFloor(day + 1n, 0)).toBe(true);
+  expect(tokenIssuer.acceptsFloor(0, BigInt(day + 1), 0)).toBe(true);
+  expect(tokenIssuer.acceptsFloor(5 * day, BigInt(5 * day + 1), 0)).toBe(true);
+  expect(tokenIssuer.acceptsFloor(5 * day, BigInt(5 * day + 2), 0)).toBe(false);
+});
+
+test("the last tokens of all keys of a claim count for its floor", () => {
+  const fixture = new TableFixture();
+  const day = 86_400_000_000;
+  const ahead = BigInt(fixture.wallMicros + day);
+  fixture.claimState("a", "k", { floor: ahead, tokenCount: 10 });
+  const claim = makeClaim("b", "j k", { floor: ahead + 10n });
+  expect(fixture.table.acceptsFloor(claim, claim.floor, fixture.wallMicros)).toBe(true);
+  expect(fixture.table.acceptsFloor(claim, claim.floor + 1n, fixture.wallMicros)).toBe(false);
 });
 
 test("an idle key needs no memory once the clock has passed its last token", () => {

@@ -49,16 +49,16 @@ export function adaptIoredis(client: IoredisLike): ClientAdapter {
 }
 
 /**
- * Or an attempt to open one. One that was destroyed is left already, although its event has not come: many calls may time out in one turn of
- * the event loop, and the library would add a listener and a timer for each.
+ * Or an attempt to open one. One that was destroyed is left already, although its event has not come: many calls may
+ * time out in one turn of the event loop, and the library would add a listener and a timer for each.
  */
 function hasConnection({ status, stream }: Pick<IoredisLike, "status" | "stream">): boolean {
   return ["connecting", "connect", "ready"].includes(status) && stream?.destroyed !== true;
 }
 
 /**
- * The library would wait for the end of a server that does not answer, with a timer that keeps the process alive. Between two attempts
- * it would wait for a socket that has ended, so that only the pause is ended then.
+ * The library would wait for the end of a server that does not answer, with a timer that keeps the process alive.
+ * Between two attempts it would wait for a socket that has ended, so that only the pause is ended then.
  */
 function disconnectNow(client: IoredisLike): void {
   const { stream } = client;
@@ -68,7 +68,8 @@ function disconnectNow(client: IoredisLike): void {
 }
 
 /**
- * The status "wait" means lazyConnect: the client connects on first use. One that has ended is started again only if it is ours.
+ * The status "wait" means lazyConnect: the client connects on first use. One that has ended is started again only if it
+ * is ours.
  * @throws the first connection error
  */
 async function connectIoredis(
@@ -245,8 +246,8 @@ function takeOwnershipOfNode(node: IoredisNode): void {
 }
 
 /**
- * While a slot is moved the library sends ASKING before a command, and drops its result: if the connection breaks meanwhile, the
- * unhandled rejection would end the process. The command fails, too, and is reported.
+ * While a slot is moved the library sends ASKING before a command, and drops its result: if the connection breaks
+ * meanwhile, the unhandled rejection would end the process. The command fails, too, and is reported.
  */
 function ignoreFailedAsking(node: IoredisNode): void {
   const asking = node.asking?.bind(node);

@@ -19,7 +19,8 @@
 
 local notified = {}
 
---- Cuts the lease short. A later renewal restores the full lease. The first claim that waits for it is to be asked again sooner.
+--- Cuts the lease short. A later renewal restores the full lease. The first claim that waits for it is to be asked
+--- again sooner.
 local function shortenLease(claim, remainingMs)
   claim.expires = nowMs + remainingMs
   saveClaim(claim)

@@ -1,10 +1,10 @@
 --[[ list.lua — lists the claims in the queues of some keys, each queue from its front. Writes nothing.
      KEYS  1 routes the call
-     ARGV  prefix of names, maximum of waiting entries to return of a queue, "", then for each queue: bucket, key, index of the first waiting
-           entry to return (0: return the admitted entries, too); or bucket, key, and "@" .. bucket .. id of one claim over
-           several keys that may not have entered this queue yet
-     Returns the store's time (ms), then for each of these { "1" if there are more, then twelve fields of each claim: id, end
-           of lease, ttl, token, tokens, floor, time of the claim, label, waits, permits, limit, locks as JSON or "" }
+     ARGV  prefix of names, maximum of waiting entries to return of a queue, "", then for each queue: bucket, key, index
+           of the first waiting entry to return (0: return the admitted entries, too); or bucket, key, and "@" .. bucket
+           .. id of one claim over several keys that may not have entered this queue yet
+     Returns the store's time (ms), then for each of these { "1" if there are more, then twelve fields of each claim: id,
+           end of lease, ttl, token, tokens, floor, time of the claim, label, waits, permits, limit, locks as JSON or "" }
      Cost  O(admitted + maximum) for each queue ]]
 --- include lib/prelude.lua
 --- include lib/records.lua
@@ -50,7 +50,7 @@ local function readQueue(bucket, key, from)
   elseif from == 0 then
     addView(admitted, bucket, record, key)
   end
-  if match(record, IS_NOT_AWAITED) then return false, admitted, waiting end
+  if match(record, IS_LONE) then return false, admitted, waiting end
   local entries = call('ZRANGE', nameKey(bucket, WAITING .. key), from, from + maxWaiting)
   local hasMore = #entries > maxWaiting
   if hasMore then entries[#entries] = nil end

@@ -1,8 +1,9 @@
 --[[ list_keys.lua — lists the keys with entries that begin with a prefix, from the hash of each bucket. Writes nothing.
      KEYS  1 routes the call
-     ARGV  prefix of names, prefix of keys, then for each bucket: its name, and the cursor of the reply before ("0": start)
-     Returns for each bucket its next cursor ("0": that was all) and members: keys, and key .. "\0" .. bucket .. id of claims
-           over several keys. A member may come more than once
+     ARGV  prefix of names, prefix of keys, then for each bucket: its name, and the cursor of the reply before ("0":
+           start)
+     Returns for each bucket its next cursor ("0": that was all) and members: keys, and key .. "\0" .. bucket .. id of
+           claims over several keys. A member may come more than once
      Cost  a step of the iteration over one hash for each bucket ]]
 local prefix = ARGV[2]
 --- include lib/names.lua

@@ -1,11 +1,11 @@
 --[[ renew.lua — restarts the leases of claims, held and waiting alike, and answers for each. One round trip.
      KEYS  1 routes the call
-     ARGV  the three of lib/prelude.lua, then for each claim its request (lib/records.lua); \n and the number of tokens that it shall have, if it is
-           held and has less
-     Returns one answer for each claim, as turn.lua, or "b <end of grace period (ms)>": the claim is unknown or expired after
-           a loss of data, which may have lost a renewal; if it was held, the caller may restore it
-     Cost  on the common path (a holder in thin form) one read and one write of a field, and only the read while more than
-           seven eighths of the lease are left; else O(admitted + expired entries) ]]
+     ARGV  the three of lib/prelude.lua, then for each claim its request (lib/records.lua); \n and the number of tokens
+           that it shall have, if it is held and has less
+     Returns one answer for each claim, as turn.lua, or "b <end of grace period (ms)>": the claim is unknown or expired
+           after a loss of data, which may have lost a renewal; if it was held, the caller may restore it
+     Cost  on the common path (a holder in thin form) one read and one write of a field, and only the read while more
+           than seven eighths of the lease are left; else O(admitted + expired entries) ]]
 --- include lib/prelude.lua
 --- include lib/grace.lua
 local unpackHead, packHead = struct.unpack, struct.pack
@@ -18,7 +18,8 @@ for index = 4, #ARGV do
     local hash, field = nameKey(bucket, HASH), KEY_FIELD .. key
     local read = try('HMGET', hash, field, EXTENDED_FIELD)
     local record = not read.err and read[1]
-    -- it holds the key, and it is not revoked; its process is the caller, and the time to live of the hash was set a short time ago
+    -- it holds the key, and it is not revoked; its process is the caller, and the time to live of the hash was set a
+    -- short time ago
     if record and sub(record, BODY_AT, BODY_AT + #id) == id .. ' ' and sub(record, -#ending) == ending
       and not match(record, IS_REVOKED) and read[2] and now - read[2] < EXTENSION_INTERVAL and #ttl <= SHORT_TTL_DIGITS then
       local status, expires, token, createdAt, missedAt, enteredCount = unpackHead(HEAD, record)

@@ -1,12 +1,13 @@
 --[[ restore.lua — restores claims that were held when the store lost data, with their tokens. One round trip.
      KEYS  1 routes the call
-     ARGV  the three of lib/prelude.lua, then for each claim its token, a space, and the request that made it, with the number
-           of its tokens
+     ARGV  the three of lib/prelude.lua, then for each claim its token, a space, and the request that made it, with the
+           number of its tokens
      Returns one answer for each claim, as turn.lua
-     A claim that is waiting at the store is restored, too: a promoted replica may have missed its grant. The script trusts
-     the caller: the admission rule was checked when the claim was granted. Only if the store has lost a part of its data and
-     still has claims in conflict with a restored one, those with the lowest tokens end, until all that are left in the queue
-     could have been granted in some order (as in lock-table/key-queue.ts: if any order works, ascending limits do).
+     A claim that is waiting at the store is restored, too: a promoted replica may have missed its grant. The script
+     trusts the caller: the admission rule was checked when the claim was granted. Only if the store has lost a part of
+     its data and still has claims in conflict with a restored one, those with the lowest tokens end, until all that are
+     left in the queue could have been granted in some order (as in lock-table/key-queue.ts: if any order works,
+     ascending limits do).
      Cost  O(claims + admitted), and O(admitted) without a command for each claim that ends ]]
 --- include lib/prelude.lua
 --- include lib/grace.lua
@@ -73,7 +74,7 @@ for index = 4, #ARGV do
   work.answeredHere[request.id] = true
   local existing = findClaim(request)
   local isWaiting = existing and not existing.ended and existing.token == 0
-  if inGracePeriod and tonumber(token) <= nowMicros + DAY * 1000 and (not existing or isWaiting) then
+  if inGracePeriod and (not existing or isWaiting) and acceptsFloor(tonumber(token), request.locks) then
     if existing then removeClaim(existing) end
     local claim = createClaim(request)
     claim.token, claim.enteredCount, claim.arrivals = tonumber(token), claim.count, string.rep(token .. ',', claim.count - 1)

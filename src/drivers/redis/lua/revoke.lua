@@ -1,5 +1,6 @@
 --[[ revoke.lua — revokes held claims: from now on they are answered "n revoked" and keep their entries until they are
-     released or their leases end; with "now" they are removed at once. Their processes get a recheck push. One round trip.
+     released or their leases end; with "now" they are removed at once. Their processes get a recheck push. One round
+     trip.
      KEYS  1 routes the call
      ARGV  the three of lib/prelude.lua, then for each target: now ("1" or "0"), bucket, key, "\n", token
      Returns a string with "1" for each target that was found, else "0"

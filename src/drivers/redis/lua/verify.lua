@@ -1,10 +1,11 @@
 --[[ verify.lua — notes the layout of this prefix, and tries every command that the other scripts use. So no script fails
      half-way because of a missing permission. One round trip, when a driver opens.
      KEYS  1 routes the call
-     ARGV  layout version of the driver, its inbox, the key that keeps the layout of this prefix (it never expires, so that no
-           other layout shares the prefix), the prefix of keys to try the commands on
-     Returns the layout as text (that of the driver, if there was none), and the first refused command with its error ("" if
-           none). A refusal for lack of memory does not count: a holder must be able to connect and release its lock. ]]
+     ARGV  layout version of the driver, its inbox, the key that keeps the layout of this prefix (it never expires, so
+           that no other layout shares the prefix), the prefix of keys to try the commands on
+     Returns the layout as text (that of the driver, if there was none), and the first refused command with its error
+           ("" if none). A refusal for lack of memory does not count: a holder must be able to connect and release its
+           lock. ]]
 local refusal = ''
 local function tryCommand(...)
   local reply = redis.pcall(...)

@@ -34,7 +34,7 @@ import WALK from "./sql/walk.sql";
  * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version
  * of the library does not replace those of a newer one.
  */
-export const REVISION = 11;
+export const REVISION = 12;
 
 /**
  * The oldest revision of a library that can call the functions: raise it to REVISION when parameters change, or when a

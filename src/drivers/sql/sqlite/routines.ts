@@ -6,14 +6,13 @@
  */
 
 import { fits } from "../../../lock-table/admission.ts";
+import { acceptsFloor } from "../../../lock-table/token-rule.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
 import type { ClaimRow, ReleaseReply, ReleaseRow, RestoreRow, RevokeRow } from "../dialect.ts";
 import type { IdentityCheck } from "./identity.ts";
 import type { SqliteRows, StoredClaim, Totals } from "./rows.ts";
 import { toRemainingMs } from "./rows.ts";
 
-/** A floor further ahead of the clock is refused: it would use up the tokens of its bucket (microseconds). */
-const MAX_FLOOR_LEAD = 86_400_000_000;
 /** The shortest life of a tombstone, in microseconds: the call that it refuses may have been held up for long. */
 const MIN_TOMBSTONE_LIFE = 60_000_000;
 /** Expired tombstones that one claim deletes: some milliseconds. */
@@ -79,9 +78,9 @@ export class Routines {
 
   claim(row: ClaimRow, pushes: Pushes): ClaimReply {
     const { now, lastToken, reason, isKnown, isQueued } = this.#rows.readEntry(row);
-    if (row.floor > now + MAX_FLOOR_LEAD && row.floor > lastToken + 1n) return { reply: "f" };
     if (reason !== null) return { reply: `n ${reason}` };
     if (isKnown) return this.renew([row], pushes)[0] as ClaimReply;
+    if (!acceptsFloor(Number(lastToken), row.floor, now)) return { reply: "f" };
     // those of a burst, after which no others are written; one claim in 32
     if (row.id.endsWith("a")) this.#rows.purgeTombstones(now, PURGE_SIZE);
     const graceEnds = this.#checkIdentity(now);
@@ -185,7 +184,7 @@ export class Routines {
     this.#checkIdentity(now, true);
     for (const row of rows) {
       const isHeld = (this.#rows.readClaim(row.id)?.token ?? 0n) > 0n;
-      const isPlausible = row.token <= BigInt(now + MAX_FLOOR_LEAD);
+      const isPlausible = acceptsFloor(Number(this.#rows.readLastToken(row.bucket)), row.token, now);
       if (isHeld || !isPlausible || this.#rows.readTombstone(row.id, now) !== null) continue;
       this.#rows.deleteClaim(row.id);
       this.#rows.insertClaim(row, row.token, this.#inbox, now);

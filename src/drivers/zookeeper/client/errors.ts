@@ -1,44 +1,47 @@
-/** The errors of requests, distinguished by `code`. */
+/** The errors of requests: a class for what callers must tell apart, and a code for each refusal of the server. */
 
 import { StoreRefusedError } from "../../../errors.ts";
 
-/** The server's error codes, by their numbers in the protocol. */
-const ERROR_NAMES: Readonly<Record<number, string>> = {
-  [-1]: "SYSTEM_ERROR",
-  [-2]: "RUNTIME_INCONSISTENCY",
-  [-3]: "DATA_INCONSISTENCY",
-  [-4]: "CONNECTION_LOSS",
-  [-5]: "MARSHALLING",
-  [-6]: "UNIMPLEMENTED",
-  [-7]: "OPERATION_TIMEOUT",
-  [-8]: "BAD_ARGUMENTS",
-  [-13]: "NEW_CONFIG_NO_QUORUM",
-  [-14]: "RECONFIG_IN_PROGRESS",
-  [-101]: "NO_NODE",
-  [-102]: "NO_AUTH",
-  [-103]: "BAD_VERSION",
-  [-108]: "NO_CHILDREN_FOR_EPHEMERALS",
-  [-110]: "NODE_EXISTS",
-  [-111]: "NOT_EMPTY",
-  [-112]: "SESSION_EXPIRED",
-  [-114]: "INVALID_ACL",
-  [-115]: "AUTH_FAILED",
-  [-118]: "SESSION_MOVED",
-  [-119]: "NOT_READ_ONLY",
-  [-120]: "EPHEMERAL_ON_LOCAL_SESSION",
-  [-121]: "NO_WATCHER",
-  [-122]: "REQUEST_TIMEOUT",
-  [-123]: "RECONFIG_DISABLED",
-  [-124]: "SESSION_CLOSED_REQUIRE_SASL",
-  [-125]: "QUOTA_EXCEEDED",
-  [-127]: "THROTTLED",
-};
+/** The server's error codes, by their numbers in the protocol, which are negative. */
+const ERROR_NAMES = {
+  1: "SYSTEM_ERROR",
+  2: "RUNTIME_INCONSISTENCY",
+  3: "DATA_INCONSISTENCY",
+  4: "CONNECTION_LOSS",
+  5: "MARSHALLING",
+  6: "UNIMPLEMENTED",
+  7: "OPERATION_TIMEOUT",
+  8: "BAD_ARGUMENTS",
+  13: "NEW_CONFIG_NO_QUORUM",
+  14: "RECONFIG_IN_PROGRESS",
+  101: "NO_NODE",
+  102: "NO_AUTH",
+  103: "BAD_VERSION",
+  108: "NO_CHILDREN_FOR_EPHEMERALS",
+  110: "NODE_EXISTS",
+  111: "NOT_EMPTY",
+  112: "SESSION_EXPIRED",
+  114: "INVALID_ACL",
+  115: "AUTH_FAILED",
+  118: "SESSION_MOVED",
+  119: "NOT_READ_ONLY",
+  120: "EPHEMERAL_ON_LOCAL_SESSION",
+  121: "NO_WATCHER",
+  122: "REQUEST_TIMEOUT",
+  123: "RECONFIG_DISABLED",
+  124: "SESSION_CLOSED_REQUIRE_SASL",
+  125: "QUOTA_EXCEEDED",
+  127: "THROTTLED",
+} as const;
+
+/** A name of an error: that of the server, or the number of one that this client does not know. */
+type ErrorCode = (typeof ERROR_NAMES)[keyof typeof ERROR_NAMES] | `CODE_${number}`;
 
 /** The server refused the request: nothing was changed. */
 export class ZooKeeperError extends Error {
   /** The server's name of the error, for instance "NO_NODE". */
-  readonly code: string;
-  constructor(code: string, message: string) {
+  readonly code: ErrorCode;
+  constructor(code: ErrorCode, message: string) {
     super(message);
     this.name = "ZooKeeperError";
     this.code = code;
@@ -101,24 +104,25 @@ export function redactIds(text: string): string {
 export function toServerError(code: number, description: string): Error {
   if (code === -112) return new SessionExpiredError();
   if (code === -115) return new AuthFailedError();
-  const name = ERROR_NAMES[code] ?? `CODE_${code}`;
+  const names: Readonly<Record<number, ErrorCode>> = ERROR_NAMES;
+  const name = names[-code] ?? (`CODE_${code}` as const);
   return new ZooKeeperError(name, `ZooKeeper: ${redactIds(description)}: ${name}`);
 }
 
-const PERMANENT_CODES: readonly string[] = ["NO_AUTH", "INVALID_ACL", "QUOTA_EXCEEDED"];
+const PERMANENT_CODES: readonly ErrorCode[] = ["NO_AUTH", "INVALID_ACL", "QUOTA_EXCEEDED"];
 
 /**
  * Is a retry useless? The server is too old, the credentials or permissions are refused, the ACL is invalid, or a quota
  * set by an operator is exceeded.
  */
-export function isPermanent(error: unknown): boolean {
+export function isPermanent(error: unknown): error is AuthFailedError | OutdatedServerError | ZooKeeperError {
   if (error instanceof AuthFailedError || error instanceof OutdatedServerError) return true;
   return error instanceof ZooKeeperError && PERMANENT_CODES.includes(error.code);
 }
 
 /** The error to report to the client: a StoreRefusedError if a retry cannot help. */
 export function toFatalError(error: unknown): unknown {
-  return isPermanent(error) ? new StoreRefusedError((error as Error).message, { cause: error }) : error;
+  return isPermanent(error) ? new StoreRefusedError(error.message, { cause: error }) : error;
 }
 
 /** Is the outcome of this request unknown? Then the caller must read the state. */
@@ -127,6 +131,6 @@ export function isOutcomeUnknown(error: unknown): boolean {
 }
 
 /** Is this the server's error with that code? */
-export function hasCode(error: unknown, code: string): boolean {
+export function hasCode(error: unknown, code: ErrorCode): boolean {
   return error instanceof ZooKeeperError && error.code === code;
 }

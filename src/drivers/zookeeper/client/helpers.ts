@@ -30,7 +30,10 @@ export async function makeChroot(zk: ZooKeeper, acl: readonly Acl[]): Promise<vo
   if (zk.chroot !== "/") await makePath(unprefixed, zk.chroot, acl);
 }
 
-/** Like makePath(), with containers. @throws ZooKeeperError NO_AUTH also if children of a new container could not be deleted */
+/**
+ * Like makePath(), with containers.
+ * @throws ZooKeeperError NO_AUTH also if children of a new container could not be deleted
+ */
 export function makeContainers(zk: ZooKeeper, path: string, acl: readonly Acl[]): Promise<void> {
   return makeAll(zk, path, (ancestor) => makeContainer(zk, ancestor, acl));
 }

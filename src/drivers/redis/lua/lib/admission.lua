@@ -1,14 +1,17 @@
---[[ admission.lua — removes claims, admits waiting ones, and skips those whose process does not listen (unreachable waiters).
+--[[ admission.lua — removes claims, admits waiting ones, and skips those whose process does not listen (unreachable
+     waiters).
      needs    prelude.lua, names.lua, grace.lua, records.lua, push.lua, codec.lua, work.lua, claims.lua, queue.lua, tokens.lua
-     defines  admitQueue, recallHolders, isRecalled, removeClaim, removeUnknown, findClaim, enterQueue, firstLiveWaiting, finish
+     defines  admitQueue, recallHolders, isRecalled, listPlaces, removeClaim, removeUnknown, findClaim, enterQueue,
+              firstLiveWaiting, finish
 
      Invariants
-     - Each claim that is admitted fits beside the sum of those admitted at that moment. Waiting ones are admitted by `admitQueue`, and by
-       hand_on.lua where the only holder leaves.
-     - A claim that is granted, or that advances to its next queue, is admitted in this one. After it has admitted a claim,
-       `admitQueue` grants to no unreachable waiter. An unreachable waiter that is granted is first in the
-       queue and fits like any other.
-     - A grant is written before it is published: see `tryGrant` and decision 0023. The recall of a holder is published last.
+     - Each claim that is admitted fits beside the sum of those admitted at that moment. Waiting ones are admitted by
+       `admitQueue`, and by hand_on.lua where the only holder leaves.
+     - A claim that is granted, or that advances to its next queue, is admitted in this one. After it has admitted a
+       claim, `admitQueue` grants to no unreachable waiter. An unreachable waiter that is granted is first in the queue
+       and fits like any other.
+     - A grant is written before it is published: see `tryGrant` and decision 0023. The recall of a holder is published
+       last.
      - After `admitQueue` no claim that fits is left at the front of the queue, except unreachable ones. ]]
 --- constants prelude.lua
 --- constants records.lua
@@ -21,8 +24,8 @@ local function formatBucketAndKey(claim)
   return claim.bucket .. claim.locks[1][2]
 end
 
---- A claim waits in this queue: the holders that want to know that are told so. Only granted claims that their process still
---- has: no detached ones, no revoked ones, and none that is on its way through several keys.
+--- A claim waits in this queue: the holders that want to know that are told so. Only granted claims that their process
+--- still has: no detached ones, no revoked ones, and none that is on its way through several keys.
 local function recallHolders(queue)
   for _, entry in ipairs(queue.recalling > 0 and listAdmitted(queue) or {}) do
     local bucket, id, _, _, _, mark = match(entry, ENTRY)
@@ -42,18 +45,30 @@ local function isRecalled(claim)
   return false
 end
 
+--- The queues that a claim has entered, with its lock in each. In all but the last it is admitted, and in the last when
+--- it is granted.
+local function listPlaces(claim)
+  local places = {}
+  for index = 1, claim.enteredCount do
+    local lock = claim.locks[index]
+    places[index] = {
+      queue = getQueue(lock[1], lock[2]), lock = lock, isAdmitted = index < claim.enteredCount or claim.token > 0,
+    }
+  end
+  return places
+end
+
 --- Removes a claim from the queues that it has entered, and its record. Returns from how many queues.
 local function removeClaim(claim)
-  local removedCount, locks = 0, claim.locks
-  for index = 1, claim.enteredCount do
-    local lock = locks[index]
-    local queue = getQueue(lock[1], lock[2])
-    if index < claim.enteredCount or claim.token > 0 then
-      if removeAdmitted(queue, claim.bucket .. claim.id, formatEntry(claim, lock)) then removedCount = removedCount + 1 end
-    else
-      removedCount = removedCount + removeWaiting(queue, formatEntry(claim, lock))
+  local removedCount = 0
+  for _, place in ipairs(listPlaces(claim)) do
+    local entry = formatEntry(claim, place.lock)
+    if not place.isAdmitted then
+      removedCount = removedCount + removeWaiting(place.queue, entry)
+    elseif removeAdmitted(place.queue, claim.bucket .. claim.id, entry) then
+      removedCount = removedCount + 1
     end
-    markTouched(queue)
+    markTouched(place.queue)
   end
   putListed(claim, false)
   forgetClaim(claim)
@@ -113,7 +128,8 @@ local function advance(queue, claim, entry)
   admitQueue(nextQueue)
 end
 
---- Writes the grant: from now on the claim is held for all other scripts. Its entry still stands among the waiting ones.
+--- Writes the grant: from now on the claim is held for all other scripts. Its entry still stands among the waiting
+--- ones.
 local function writeGrant(queue, claim, position)
   local locks = claim.locks
   issueTokens(claim, locks)
@@ -139,10 +155,10 @@ local function endWaiting(queue, claim, entry)
 end
 
 --- Grants a claim in its last queue if its process is reachable, and returns whether it did.
---- A refused command (a permission was revoked) ends the script, and its earlier writes stay. So the grant is written first,
---- in an order in which every partial write is harmless: a counter is too high, or permits count as used by no claim until
---- the lease ends. Removing the waiting entry comes last, and `admitQueue` recognizes a stale one. Only a written grant is
---- published. If no process receives it, it is undone; only that case costs further commands.
+--- A refused command (a permission was revoked) ends the script, and its earlier writes stay. So the grant is written
+--- first, in an order in which every partial write is harmless: a counter is too high, or permits count as used by no
+--- claim until the lease ends. Removing the waiting entry comes last, and `admitQueue` recognizes a stale one. Only a
+--- written grant is published. If no process receives it, it is undone; only that case costs further commands.
 local function tryGrant(queue, claim, entry, position)
   if work.answeredHere[claim.id] then
     work.grantedHere[claim.id] = claim
@@ -235,8 +251,8 @@ function admitQueue(queue)
   queue.needsAdmission = false
 end
 
---- The first live waiting claim, or nil. `admitQueue` does not read a claim that does not fit, so expired ones are removed here:
---- they must not block the queue.
+--- The first live waiting claim, or nil. `admitQueue` does not read a claim that does not fit, so expired ones are
+--- removed here: they must not block the queue.
 local function firstLiveWaiting(queue)
   local front = peekWaiting(queue, 1)
   while front do

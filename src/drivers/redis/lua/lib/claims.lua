@@ -4,11 +4,13 @@
               extendHashes, readClaim, saveClaim, addTombstone, forgetClaim, isLive
 
      Invariants
-     - Each record is parsed once an execution: all parts of the script see the same object. Where the record is: `claim.thinIn` is the
-       queue in thin form whose field it is; else `claim.hasOwnField` says whether the claim has a field of its own.
+     - Each record is parsed once an execution: all parts of the script see the same object. Where the record is:
+       `claim.thinIn` is the queue in thin form whose field it is; else `claim.hasOwnField` says whether the claim has a
+       field of its own.
      - Fields are written in bundles, one HSET a bucket, deletions after it. Whatever is published was flushed before.
-     - An execution that `mustSucceed` (release, renewal, revocation) is not refused for lack of memory: after a write that only
-       frees, Redis refuses nothing more. Other calls are refused with their first write, so they leave nothing. ]]
+     - An execution that `mustSucceed` (release, renewal, revocation) is not refused for lack of memory: after a write
+       that only frees, Redis refuses nothing more. Other calls are refused with their first write, so they leave
+       nothing. ]]
 --- constants prelude.lua
 --- constants records.lua
 local MAX_FIELDS <const> = 500 -- the most fields of one command
@@ -75,8 +77,8 @@ local function extendTtl(key, ms)
   return call('PTTL', key) >= ms or call('PEXPIRE', key, 2 * ms) == 1
 end
 
---- Adds members to a sorted set, which lives so long at least; `entry` is the first of them. No entry stays in a set without a
---- time to live.
+--- Adds members to a sorted set, which lives so long at least; `entry` is the first of them. No entry stays in a set
+--- without a time to live.
 local function addEntry(key, ms, score, entry, ...)
   local left = call('PTTL', key)
   call('ZADD', key, score, entry, ...)
@@ -101,7 +103,8 @@ local function getBucket(bucket)
   return setBucket(bucket, read[1], read[2])
 end
 
---- The hash outlives every lease in it. Called whenever a claim with this ttl is claimed or renewed; once an hour is enough.
+--- The hash outlives every lease in it. Called whenever a claim with this ttl is claimed or renewed; once an hour is
+--- enough.
 local function extendBucket(bucket, ttl)
   local numbers = getBucket(bucket)
   local isRecent = now - numbers.extendedAt < EXTENSION_INTERVAL
@@ -111,8 +114,8 @@ local function extendBucket(bucket, ttl)
   numbers.extendedAt = now
 end
 
---- After the fields are written. The time is noted when the hash has its time to live: a hash that was evicted, and in which this
---- call wrote nothing, must not come into being without one.
+--- After the fields are written. The time is noted when the hash has its time to live: a hash that was evicted, and in
+--- which this call wrote nothing, must not come into being without one.
 local function extendHashes()
   for _, numbers in pairs(work.buckets) do
     if numbers.neededTtl and extendTtl(numbers.hash, numbers.neededTtl) and numbers.needsStamp then
@@ -121,8 +124,8 @@ local function extendHashes()
   end
 end
 
---- A claim by its record, or nil. A tombstone is { ended = <end reason> }. The thin form of its key, if it is there, was loaded
---- before (findClaim).
+--- A claim by its record, or nil. A tombstone is { ended = <end reason> }. The thin form of its key, if it is there,
+--- was loaded before (findClaim).
 local function readClaim(bucket, id)
   local known = work.claims[bucket .. id]
   if known ~= nil then return known or nil end

@@ -1,6 +1,7 @@
 --[[ codec.lua — turns requests, records and totals, whose formats are those of records.lua, into tables, and back.
      needs    prelude.lua, records.lua
-     defines  parseRequest, formatRecord, parseRecord, formatTombstone, parseTombstone, formatEntry, formatTotals, parseTotals ]]
+     defines  parseRequest, formatRecord, parseRecord, formatTombstone, parseTombstone, formatEntry, formatTotals,
+              parseTotals ]]
 --- constants records.lua
 
 --- The locks as { bucket, key, permits, limit }, all text.
@@ -35,8 +36,8 @@ local function formatRecord(claim, form)
   return head .. claim.body .. '\n' .. claim.json .. '\n' .. claim.arrivals .. '\n' .. claim.inbox
 end
 
---- The claim of a record. A lease that a backward step of the clock made longer than the ttl is cut to the ttl; the script that
---- reads it must write that: a cut that is not written never ends while the clock is behind.
+--- The claim of a record. A lease that a backward step of the clock made longer than the ttl is cut to the ttl; the
+--- script that reads it must write that: a cut that is not written never ends while the clock is behind.
 local function parseRecord(bucket, record)
   local head, expires, token, createdAt, lastMissedAt, enteredCount = struct.unpack(HEAD, record)
   local body, id, ttl, permits, limit, tokens, floor, waits, wants, json, arrivals, claimInbox =

@@ -1,20 +1,31 @@
---[[ contended.lua — the contended path of turn.lua: an exclusive lock is handed to the next claim in its queue, and a claim enters or leaves
-     the queue behind an exclusive holder, with few commands and without the functions of the general path.
+--[[ contended.lua — the contended path of turn.lua: an exclusive lock is handed to the next claim in its queue, and a
+     claim enters or leaves the queue behind an exclusive holder, with few commands and without the functions of the
+     general path.
      needs    prelude.lua, names.lua, free_key.lua
-     defines  mentioned
+     defines  mentioned, readWaiter
 
      Invariants
-     - It executes an item only if the general path would give the same result: the key has one exclusive holder, in thin form, alive
-       and in its ordinary state. For a release, the first waiting claim must be alive and exclusive, and have this key only, so that no
-       other claim fits beside it. All other items stay deferred.
-     - Items are executed in their order: once one stays deferred, all that follow do, too. Claims for one key that follow each other enter
-       its queue together, and releases of waiting claims leave it together: nothing between them could tell the difference.
+     - It executes an item only if the general path would give the same result: the key has one exclusive holder, in
+       thin form, alive and in its ordinary state. For a release, the first waiting claim must be alive and exclusive,
+       and have this key only, so that no other claim fits beside it. All other items stay deferred.
+     - Items are executed in their order: once one stays deferred, all that follow do, too. Claims for one key that
+       follow each other enter its queue together, and releases of waiting claims leave it together: nothing between
+       them could tell the difference.
      - The order of writes is that of the general path. ]]
 --- constants prelude.lua
 --- constants records.lua
 --- constants free_key.lua
--- by id: the claims of these items. A release neither grants to them nor recalls for them: they are released too, or need no push
+-- by id: the claims of these items. A release neither grants to them nor recalls for them: they are released too, or
+-- need no push
 local mentioned = {}
+
+--- Of a claim that waits with a record of its own, alive and in its ordinary state: the end of its lease, when it was
+--- created, and when its process was last unreachable. nil: another case.
+local function readWaiter(record)
+  if not record or not match(record, IS_ORDINARY_OWN) then return nil end
+  local _, expires, token, createdAt, missedAt = unpackHead(HEAD, record)
+  if token == 0 and expires > nowMs then return expires, createdAt, missedAt end
+end
 
 --- include hand_on.lua
 --- include wait_behind.lua

@@ -8,8 +8,8 @@
      - It is one text, without functions: to define one costs as much as a command, in every call. ]]
 --- constants prelude.lua
 --- constants records.lua
--- positions in the reply of what is read for a claim: the field of its key, the numbers of its bucket, and its own field; for a
--- release only the first
+-- positions in the reply of what is read for a claim: the field of its key, the numbers of its bucket, and its own
+-- field; for a release only the first
 local OF_KEY <const> = 1
 local LAST_ISSUED <const> = 2
 local EXTENDED_AT <const> = 3
@@ -31,15 +31,17 @@ for index = 4, #ARGV do
     if not deferred or not deferredKeys[key] and not deferredKeys[''] then
       local hash = nameKey(bucket, HASH)
       local read = try('HMGET', hash, KEY_FIELD .. key, LAST_FIELD, EXTENDED_FIELD, CLAIM_FIELD .. id)
-      -- Restates the admission rule: the key is free. And the claim is new, and the time to live of the hash was set a short time ago
+      -- Restates the admission rule: the key is free. And the claim is new, and the time to live of the hash was set a
+      -- short time ago
       if not read.err and not read[OF_KEY] and not read[OF_CLAIM] and read[EXTENDED_AT] and now - read[EXTENDED_AT] < EXTENSION_INTERVAL
         and #ttl <= SHORT_TTL_DIGITS and not inGracePeriod then
         -- Restates the token rule
-        local token = math.max(nowMicros, floor, (read[LAST_ISSUED] or 0) + 1, tokenFloor + 1)
+        local token = math.max(nowMicros, floor, (read[LAST_ISSUED] or 0) + 1, lastBeforeLoss + 1)
         local highest = token + tokens - 1
+        -- Restates the floor rule: the general path decides about a floor that is further ahead
         if floor - nowMicros <= DAY * 1000 and highest <= tokenCeiling - MIN_LEAD then
           local tokenText = formatInt(token)
-          local record = packHead(HEAD, ORDINARY_THIN, nowMs + ttl, token, nowMs, 0, 1) .. body .. ONE_KEY .. inbox
+          local record = packHead(HEAD, ORDINARY_LONE, nowMs + ttl, token, nowMs, 0, 1) .. body .. ONE_KEY .. inbox
           local last = tokens == '1' and tokenText or formatInt(highest)
           if type(try('HSET', hash, KEY_FIELD .. key, record, LAST_FIELD, last)) ~= 'table' then
             answer = 'h ' .. tokenText .. ' ' .. tokens .. ' ' .. ttl .. ' ' .. nowMsText
@@ -56,7 +58,7 @@ for index = 4, #ARGV do
       local hash, field = nameKey(bucket, HASH), KEY_FIELD .. key
       local record = try('HGET', hash, field)
       -- it holds the key, no claim waits, and its state is ordinary
-      if type(record) == 'string' and match(record, IS_ORDINARY_THIN) and sub(record, BODY_AT, BODY_AT + #id) == id .. ' ' then
+      if type(record) == 'string' and match(record, IS_ORDINARY_LONE) and sub(record, BODY_AT, BODY_AT + #id) == id .. ' ' then
         local _, expires = unpackHead(HEAD, record)
         if expires > nowMs and try('HDEL', hash, field) == 1 then answer, hasWritten = '1', true end
       end

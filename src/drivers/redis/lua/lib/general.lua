@@ -1,10 +1,11 @@
---[[ general.lua — the general path of turn.lua: executes the items that the other two paths have left, whatever they are, and returns
-     the reply.
+--[[ general.lua — the general path of turn.lua: executes the items that the other two paths have left, whatever they
+     are, and returns the reply.
      needs    prelude.lua, names.lua, grace.lua, free_key.lua, turn.lua
      defines  nothing
 
      Invariants
-     - Items are executed in their order. If one of them fails, each is executed again by itself: claims and releases may be repeated.
+     - Items are executed in their order. If one of them fails, each is executed again by itself: claims and releases
+       may be repeated.
      - What the common path has read is still true when this path begins: no item of these keys was executed since. ]]
 --- constants prelude.lua
 --- constants records.lua
@@ -22,13 +23,13 @@
 local requests = {} -- by index of ARGV
 
 local function parseItem(index)
-  local item = ARGV[index]
-  if sub(item, 1, 1) == 'G' then
-    local bucket, key, id = match(item, NAME, REQUEST_AT)
+  local kind, text = match(ARGV[index], '^M?(.)(.*)$')
+  if kind == 'G' then
+    local bucket, key, id = match(text, NAME)
     return { bucket = bucket, key = key, id = id, isUnknown = true }
   end
-  local request = parseRequest(sub(item, REQUEST_AT))
-  request.mayArrive = match(item, '^[UV]') ~= nil
+  local request = parseRequest(text)
+  request.mayArrive = kind == 'U'
   return request
 end
 

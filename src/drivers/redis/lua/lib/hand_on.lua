@@ -3,14 +3,17 @@
      defines  handOn
 
      Invariants
-     - A grant is written, then published, then its waiting entry goes. If no process received it, it is undone, but for its tokens.
-     - The successors of a granted claim wait directly behind it, in this order. Its token range has a token for each, not below its floor. ]]
+     - A grant is written, then published, then its waiting entry goes. If no process received it, it is undone, but for
+       its tokens.
+     - The successors of a granted claim wait directly behind it, in this order. Its token range has a token for each,
+       not below its floor. ]]
 --- constants prelude.lua
 --- constants records.lua
 local MAX_SUCCESSORS <const> = 63
 
---- The ids of the claims that wait behind the first one, as far as its process may hand the lock on to them itself: they are its own, are
---- exclusive, ask for successors too, and have the same ttl. `second`: the entry of the first of them.
+--- The ids of the claims that wait behind the first one, as far as its process may hand the lock on to them itself:
+--- they are its own, are exclusive, ask for successors too, and have the same ttl. `second`: the entry of the first of
+--- them.
 local function findSuccessors(bucket, key, second, claimTtl, receiver, token)
   local ids, ending = {}, ONE_KEY .. receiver
   --- Appends those of these entries, and returns whether all of them are successors.
@@ -24,10 +27,9 @@ local function findSuccessors(bucket, key, second, claimTtl, receiver, token)
     local records = fields[1] and try('HMGET', key.hash, unpack(fields)) or {}
     for position = 1, #fields do
       local record = records[position]
-      if not record or not match(record, IS_ORDINARY_OWN) or sub(record, -#ending) ~= ending then return false end
-      local _, expires, granted = unpackHead(HEAD, record)
+      if not readWaiter(record) or sub(record, -#ending) ~= ending then return false end
       local id, ttl, floor = match(record, SUCCESSOR, BODY_AT)
-      if granted > 0 or expires <= nowMs or ttl ~= claimTtl or tonumber(floor) > token + #ids + 1 then return false end
+      if ttl ~= claimTtl or tonumber(floor) > token + #ids + 1 then return false end
       ids[#ids + 1] = id
     end
     return #fields == #entries
@@ -49,13 +51,13 @@ local function handOn(bucket, key, record)
   local claimField = CLAIM_FIELD .. id
   local read = try('HMGET', key.hash, claimField, LAST_FIELD)
   local waiter = read[1]
-  if not waiter or not match(waiter, IS_ORDINARY_OWN) then return false end
-  local _, expires, token, createdAt, missedAt = unpackHead(HEAD, waiter)
-  local ttl, tokens, floor, wants = match(waiter, TTL_TOKENS_FLOOR_WANTS, BODY_AT)
+  local expires, createdAt, missedAt = readWaiter(waiter)
+  if not expires then return false end
+  local _, ttl, _, _, tokens, floor, _, wants = match(waiter, BODY, BODY_AT)
   local receiver = match(waiter, ONE_KEY_INBOX, BODY_AT)
-  if token > 0 or expires <= nowMs or expires > nowMs + ttl or not receiver then return false end
+  if expires > nowMs + ttl or not receiver then return false end
   -- Restates the token rule
-  token = math.max(nowMicros, floor, (read[2] or 0) + 1, tokenFloor + 1)
+  local token = math.max(nowMicros, floor, (read[2] or 0) + 1, lastBeforeLoss + 1)
   local body, successors = sub(waiter, BODY_AT), ''
   if wants == WANTS_SUCCESSORS and entries[2] then
     local ids = findSuccessors(bucket, key, entries[2], ttl, receiver, token)
@@ -68,7 +70,7 @@ local function handOn(bucket, key, record)
   local highest = token + tokens - 1
   if highest > tokenCeiling - MIN_LEAD or isUnreachable(receiver) then return false end
 
-  local form, tokenText = entries[2] and ORDINARY_AWAITED or ORDINARY_THIN, formatInt(token)
+  local form, tokenText = entries[2] and ORDINARY_AWAITED or ORDINARY_LONE, formatInt(token)
   local granted = packHead(HEAD, form, expires, token, createdAt, missedAt, 1) .. body
   local last = tokens == '1' and tokenText or formatInt(highest)
   local reply = try('HSET', key.hash, key.field, granted, LAST_FIELD, last, claimField, GRANTED_TOMBSTONE)

@@ -4,15 +4,16 @@
 
      `b` is the bucket of a key: two hex digits, the hash tag that spreads keys over 256 buckets.
        <prefix>{b}:h        hash, everything that has no order. Its fields:
-           k:<key>          the state of a key: the record of its only holder (thin form), or "F" (full form); none: free
+           k:<key>          the form of a key, and in thin form the record of its holder (records.lua); none: free
            c:<id>           the record of a claim that waits, or that holds keys in full form; or a tombstone
            m:<key>\0<b><id> a claim over several keys that has not entered this queue yet, for lists
            n                the last number issued in the bucket: the highest token or arrival
            e                when the time to live of the hash was last set (s)
-       <prefix>{b}:a:<key>  sorted set, in full form only: admitted entries by the end of their lease (ms), and their totals
+       <prefix>{b}:a:<key>  sorted set, in full form only: admitted entries by the end of their lease (ms), and their
+                            totals
        <prefix>{b}:w:<key>  sorted set, only while claims wait: waiting entries by arrival
-       <prefix>{b}:b        the run record, whose name the caller gives: replication id, end of the grace period, and token bounds
-                            (grace.lua) ]]
+       <prefix>{b}:b        the run record, whose name the caller gives: replication id, end of the grace period,
+                            and token bounds (grace.lua) ]]
 local namePrefix = ARGV[1] -- "holdfast:3:"
 
 local HASH <const> = 'h'

@@ -2,12 +2,12 @@
      needs    nothing
      defines  call, try, match, sub, inbox, time, now, nowMicros, nowMs, nowMsText, formatInt
 
-     The scripts keep the queues of keys. docs/design/rules.md has the rules of admission and of tokens, and docs/design/redis.md
-     describes the layout and its states, names.lua the keys, records.lua what is in them.
+     The scripts keep the queues of keys. docs/design/rules.md has the rules of admission and of tokens, and
+     docs/design/redis.md describes the layout and its states, names.lua the keys, records.lua what is in them.
 
      ARGV of every script that changes queues:
-           1 prefix of all names ("holdfast:3:"), 2 inbox of the caller, 3 "" or, with guardDataLoss, the longest ttl (ms), a
-           space and the key of the run record; then the items
+           1 prefix of all names ("holdfast:3:"), 2 inbox of the caller, 3 "" or, with guardDataLoss, the longest ttl
+           (ms), a space and the key of the run record; then the items
 
      Invariants
      - A script reads TIME once. No client's clock counts, and all writes of a script use that one time.

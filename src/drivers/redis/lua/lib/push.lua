@@ -4,9 +4,9 @@
 local ownPushes -- for pushes to the caller's own process, returned in the reply; nil: the reply has no room for them
 local unreachableInboxes = {} -- by inbox, as far as this script has found out; it cannot change while the script runs
 
---- In a Cluster a fail-over may leave a subscription on a replica, where it receives everything and is not counted. So an
---- empty ping counts the subscribers first, and no grant is published that is not counted. Elsewhere the count comes with
---- the message itself.
+--- In a Cluster a fail-over may leave a subscription on a replica, where it receives everything and is not counted. So
+--- an empty ping counts the subscribers first, and no grant is published that is not counted. Elsewhere the count comes
+--- with the message itself.
 local function isUnreachable(receiver)
   if ownPushes and receiver == inbox then return false end
   if unreachableInboxes[receiver] == nil and string.find(receiver, '{', 1, true) then

@@ -1,20 +1,21 @@
 --[[ queue.lua — the queue of a key: who is admitted, who waits, and the form in which that is kept.
      needs    prelude.lua, names.lua, grace.lua, codec.lua, work.lua, claims.lua
      defines  readClaimIn, getQueue, fits, firstExpiry, listAdmitted, isAdmitted, peekWaiting, hasWaiting, dropWaiting,
-              markTouched, issueNumber, addAdmitted, removeAdmitted, updateLease, removeWaiting, enqueue, saveForm, saveForms
+              markTouched, issueNumber, addAdmitted, removeAdmitted, updateLease, removeWaiting, enqueue, saveForm,
+              saveForms
 
-     The form is a function of the queue, and `saveForms` writes it at the end of a call for each queue that was loaded:
-           no claim is admitted, none waits                      free: no field "k:<key>"
-           exactly one is admitted, whose claim has one key      thin: the record of the claim, with "1" if claims wait
-           anything else                                         full: "F", the admitted entries in their sorted set
+     The form is a function of the queue (records.lua), and `saveForms` writes it at the end of a call for each queue
+     that was loaded.
+
      Invariants
      - While a key is not in full form its sorted set of admitted entries counts for nothing, whatever is in it.
      - In thin form the sorted set of waiting entries counts only if the record says that claims wait. The entry is
        added before the record says so, and a queue that Redis expired counts as empty.
      - An entry counts only with the record of a claim that lives, is in this queue, and waits or is admitted there.
-     - What is in use is known without reading the holders: the totals of the admitted entries (records.lua) are members of
-       their set. One ZADD writes an entry and the totals with it, so a script that ends anywhere leaves at most an entry that was
-       removed and is still counted, or one that is counted twice; then the number of members shows it, and the next script counts again.
+     - What is in use is known without reading the holders: the totals of the admitted entries (records.lua) are members
+       of their set. One ZADD writes an entry and the totals with it, so a script that ends anywhere leaves at most an
+       entry that was removed and is still counted, or one that is counted twice; then the number of members shows it,
+       and the next script counts again.
      - Numbers (tokens and arrivals) of a bucket rise, even if the clock steps back, and are issued once. ]]
 --- constants prelude.lua
 --- constants records.lua
@@ -23,7 +24,8 @@ local UNREAD <const> = 'unread' -- perhaps others
 local SOME <const> = 'some' -- others, one at least
 local NONE <const> = 'none'
 
-local KEY_TTL_MARGIN <const> = 1000 -- ms by which a set outlives the leases in it: the leases decide, not the expiry of Redis
+-- ms by which a set outlives the leases in it: the leases decide, not the expiry of Redis
+local KEY_TTL_MARGIN <const> = 1000
 --- Counts an entry in (1) or out (-1).
 local function count(queue, entry, sign)
   local _, _, permits, _, _, mark = match(entry, ENTRY)
@@ -42,7 +44,7 @@ end
 local function loadThin(queue, record)
   local claim = parseRecord(queue.bucket, record)
   queue.stored, queue.holder = match(record, FORM), claim
-  queue.behind = queue.stored == THIN and NONE or UNREAD
+  queue.behind = queue.stored == LONE and NONE or UNREAD
   claim.thinIn, claim.locks = queue, { { queue.bucket, queue.key, claim.permits, claim.limit } }
   work.claims[claim.bucket .. claim.id] = claim
   queue.isChanged = claim.isCut or claim.expires <= nowMs
@@ -127,10 +129,11 @@ local function getQueue(bucket, key)
     queue = {
       bucket = bucket, key = key, hash = nameKey(bucket, HASH), field = KEY_FIELD .. key,
       admittedKey = nameKey(bucket, ADMITTED .. key), waitingKey = nameKey(bucket, WAITING .. key),
-      stored = nil, -- the form as it is stored: nil (free), THIN, AWAITED or FULL
+      stored = nil, -- the form as it is stored: nil (free), LONE, AWAITED or FULL
       isFull = false, -- whether the admitted entries are in their sorted set
       holder = nil, -- the claim whose record is in thin form, alive or not
-      -- of the admitted entries: how many, their permits, how many want to be recalled; in full form when the first ends (nil: to be read)
+      -- of the admitted entries: how many, their permits, how many want to be recalled; in full form when the first
+      -- ends (nil: to be read)
       count = 0, used = 0, recalling = 0, first = math.huge,
       waiting = {}, behind = UNREAD, -- the first waiting entries, as far as they are known
       needsAdmission = false, -- a claim has left: it is among the touched queues
@@ -218,8 +221,8 @@ local function addToSet(queue, entry, claim)
   queue.first, queue.isMiscounted = queue.first and math.min(queue.first, claim.expires), false
 end
 
---- The holder in thin form whose record is about to be replaced. If its lease has ended it is told so for one ttl; but not
---- in a grace period, in which it may restore its claim: the store may have missed its renewals.
+--- The holder in thin form whose record is about to be replaced. If its lease has ended it is told so for one ttl; but
+--- not in a grace period, in which it may restore its claim: the store may have missed its renewals.
 local function dropHolder(queue)
   local holder = queue.holder
   queue.holder = nil
@@ -342,7 +345,7 @@ local function saveForm(queue)
   end
   local isWaitedFor = hasWaiting(queue)
   if queue.count == 1 and not queue.isFull then
-    queue.stored = isWaitedFor and AWAITED or THIN
+    queue.stored = isWaitedFor and AWAITED or LONE
     put(queue.hash, queue.field, formatRecord(queue.holder, queue.stored))
   else
     dropHolder(queue)

@@ -11,25 +11,21 @@ local function extendLease(claim)
   if nowMs - lastRenewedAt < 0.125 * claim.ttl and not claim.isCut and claim.lastMissedAt <= lastRenewedAt then return end
   claim.expires, claim.inbox = nowMs + claim.ttl, inbox
   saveClaim(claim)
-  for index, lock in ipairs(claim.locks) do
-    extendBucket(lock[1], claim.ttl)
-    if index <= claim.enteredCount then
-      local queue = getQueue(lock[1], lock[2])
-      if index < claim.enteredCount or claim.token > 0 then
-        updateLease(queue, claim, lock)
-      else
-        extendTtl(queue.waitingKey, math.max(DAY, 2 * claim.ttl))
-      end
+  for _, lock in ipairs(claim.locks) do extendBucket(lock[1], claim.ttl) end
+  for _, place in ipairs(listPlaces(claim)) do
+    if place.isAdmitted then
+      updateLease(place.queue, claim, place.lock)
+    else
+      extendTtl(place.queue.waitingKey, math.max(DAY, 2 * claim.ttl))
     end
   end
 end
 
 --- Whether the entries of the claim still exist: they may have been evicted or deleted.
 local function isInItsQueues(claim)
-  for index = 1, claim.enteredCount do
-    local lock = claim.locks[index]
-    local queue = getQueue(lock[1], lock[2])
-    if index < claim.enteredCount or claim.token > 0 then
+  for _, place in ipairs(listPlaces(claim)) do
+    local queue, lock = place.queue, place.lock
+    if place.isAdmitted then
       if not isAdmitted(queue, claim, lock) then return false end
     else
       if not call('ZSCORE', queue.waitingKey, formatEntry(claim, lock)) then return false end
@@ -41,8 +37,9 @@ local function isInItsQueues(claim)
   return true
 end
 
---- The time until a lease ahead of the claim may end (ms). While one claim holds all permits, only its end counts: what is
---- in front of the queue is looked at by the script that ends that claim. The first waiter asks early if a holder is to be recalled.
+--- The time until a lease ahead of the claim may end (ms). While one claim holds all permits, only its end counts: what
+--- is in front of the queue is looked at by the script that ends that claim. The first waiter asks early if a holder is
+--- to be recalled.
 local function recheckAfter(claim, queue)
   if scanBudget == 0 then return 50 end
   local recheckAt = math.min(nowMs + claim.ttl, firstExpiry(queue))
@@ -62,14 +59,19 @@ local function recheckAfter(claim, queue)
   return math.max(recheckAt - nowMs, 1)
 end
 
-local function answerFor(claim)
-  if claim.token > 0 then return encodeAnswer(claim, false, isRecalled(claim)) end
+--- The queue that a claim has entered last: where it waits, if it is not granted.
+local function getLastQueue(claim)
   local lock = claim.locks[claim.enteredCount]
-  return encodeAnswer(claim, recheckAfter(claim, getQueue(lock[1], lock[2])))
+  return getQueue(lock[1], lock[2])
 end
 
---- Lengthens the token range of a held claim to this many. Not if a later token may have been issued on one of its keys, since the
---- range would not be consecutive: while a claim holds all permits of a key, none is.
+local function answerFor(claim)
+  if claim.token > 0 then return encodeAnswer(claim, false, isRecalled(claim)) end
+  return encodeAnswer(claim, recheckAfter(claim, getLastQueue(claim)))
+end
+
+--- Lengthens the token range of a held claim to this many. Not if a later token may have been issued on one of its
+--- keys, since the range would not be consecutive: while a claim holds all permits of a key, none is.
 local function extendTokens(claim, count)
   if claim.token == 0 or claim.state ~= ORDINARY or count <= claim.tokens then return end
   local lastToken = claim.token + claim.tokens - 1
@@ -94,8 +96,7 @@ local function renewClaim(claim, tokenCount)
   extendLease(claim)
   if tokenCount then extendTokens(claim, tonumber(tokenCount)) end
   if claim.token == 0 then
-    local lock = claim.locks[claim.enteredCount]
-    local queue = getQueue(lock[1], lock[2])
+    local queue = getLastQueue(claim)
     admitQueue(queue)
     if work.claims[claim.bucket .. claim.id] ~= claim then return encodeNone() end
     if claim.token == 0 then recallHolders(queue) end
@@ -137,7 +138,7 @@ end
 local function makeClaim(request)
   local existing = findClaim(request)
   if existing then return renewClaim(existing) end
-  if request.floor > nowMicros + DAY * 1000 then return 'f' end
+  if not acceptsFloor(request.floor, request.locks) then return 'f' end
   local refusal = not request.waits and refuse(request)
   if refusal then return refusal end
   local claim = createClaim(request)

@@ -1,5 +1,5 @@
 --[[ wait_behind.lua — claims enter the queue behind an exclusive holder, or leave it. A part of contended.lua.
-     needs    prelude.lua, free_key.lua, records.lua, push.lua, turn.lua
+     needs    prelude.lua, free_key.lua, records.lua, push.lua, contended.lua, turn.lua
      defines  leaveQueue, waitBehind
 
      Invariant: a waiting entry is added before the record of the holder says that claims wait. ]]
@@ -14,8 +14,8 @@ local function readHolder(record)
   if id and expires > nowMs and expires <= nowMs + ttl then return id, expires, wants end
 end
 
---- Releases waiting claims. The key has an exclusive holder, so their release admits no other claim. Returns how many of these items
---- were executed.
+--- Releases waiting claims. The key has an exclusive holder, so their release admits no other claim. Returns how many
+--- of these items were executed.
 local function leaveQueue(key, record, items)
   local holderId = readHolder(record)
   if not holderId then return 0 end
@@ -27,11 +27,9 @@ local function leaveQueue(key, record, items)
   end
   local claims, entries = try('HMGET', key.hash, unpack(fields)), {}
   for position = 1, #fields do
-    local claim = claims[position]
-    if not claim or not match(claim, IS_ORDINARY_OWN) then break end
-    local _, expires, token = unpackHead(HEAD, claim)
-    local id, ttl, permits, limit, wants = match(claim, ID_TTL_PERMITS_LIMIT_WANTS, BODY_AT)
-    if token > 0 or expires <= nowMs or not match(claim, ONE_KEY_INBOX, BODY_AT) then break end
+    local waiter = claims[position]
+    if not readWaiter(waiter) or not match(waiter, ONE_KEY_INBOX, BODY_AT) then break end
+    local id, ttl, permits, limit, _, _, _, wants = match(waiter, BODY, BODY_AT)
     entries[position] = joinEntry(items[1].bucket, id, permits, limit, ttl, wants == WANTS_RECALL)
   end
   local count = #entries
@@ -44,13 +42,13 @@ local function leaveQueue(key, record, items)
   if count == 0 or try('ZREM', key.waiting, unpack(entries, 1, count)) ~= count then return 0 end
   if type(try('HDEL', key.hash, unpack(fields, 1, count))) == 'table' then return 0 end
   hasWritten = true
-  if try('EXISTS', key.waiting) == 0 then try('HSET', key.hash, key.field, THIN .. sub(record, STATE_AT)) end
+  if try('EXISTS', key.waiting) == 0 then try('HSET', key.hash, key.field, LONE .. sub(record, STATE_AT)) end
   for position = 1, count do answers[items[position].index - 3] = '1' end
   return count
 end
 
---- Writes claims that wait: `fields` and `entries` are their records and their entries. Returns whether it did, and whether they are
---- the first that wait.
+--- Writes claims that wait: `fields` and `entries` are their records and their entries. Returns whether it did, and
+--- whether they are the first that wait.
 local function writeWaiting(bucket, key, record, lastIssued, fields, entries)
   local arrival, members = math.max(nowMicros, (lastIssued or 0) + 1, (issued[bucket] or 0) + 1) - 1, {}
   for position, entry in ipairs(entries) do
@@ -60,7 +58,7 @@ local function writeWaiting(bucket, key, record, lastIssued, fields, entries)
   local remaining = try('PTTL', key.waiting)
   if type(remaining) == 'table' or type(try('ZADD', key.waiting, unpack(members))) == 'table' then return false end
   local isKept = remaining >= DAY or type(try('PEXPIRE', key.waiting, 2 * DAY)) ~= 'table'
-  local isFirst = match(record, IS_NOT_AWAITED) or remaining == -2 -- those who waited were evicted
+  local isFirst = match(record, IS_LONE) or remaining == -2 -- those who waited were evicted
   fields[#fields + 1], fields[#fields + 2] = LAST_FIELD, formatInt(arrival)
   if isFirst then fields[#fields + 1], fields[#fields + 2] = key.field, AWAITED .. sub(record, STATE_AT) end
   if not isKept or type(try('HSET', key.hash, unpack(fields))) == 'table' then
@@ -71,8 +69,8 @@ local function writeWaiting(bucket, key, record, lastIssued, fields, entries)
   return true, isFirst
 end
 
---- Restates the admission rule: behind an exclusive holder nothing fits. Puts new claims in the queue; refuses those that do not wait.
---- Returns how many of these items were executed.
+--- Restates the admission rule: behind an exclusive holder nothing fits. Puts new claims in the queue; refuses those
+--- that do not wait. Returns how many of these items were executed.
 local function waitBehind(key, items)
   local bucket, read = items[1].bucket, #items == 1 and found[items[1].index]
   if not read then
@@ -81,7 +79,7 @@ local function waitBehind(key, items)
     read = try('HMGET', key.hash, unpack(fields))
   end
   local record, extendedAt = read[OF_KEY], read[EXTENDED_AT]
-  if not record or not match(record, IS_ORDINARY_HOLDER) then return 0 end
+  if not record or not match(record, IS_ORDINARY_THIN) then return 0 end
   local holderId, holderExpires, holderWants = readHolder(record)
   if not holderId then return 0 end
 
@@ -90,7 +88,9 @@ local function waitBehind(key, items)
   for position, item in ipairs(items) do
     local id = item.id
     local body, ttl, permits, limit, floor, waits, wants = match(ARGV[item.index], NEW_WAITER)
-    if isKnown[id] or read[OF_CLAIM - 1 + position] or #ttl > SHORT_TTL_DIGITS or floor - nowMicros > DAY * 1000 then break end
+    if isKnown[id] or read[OF_CLAIM - 1 + position] or #ttl > SHORT_TTL_DIGITS then break end
+    -- Restates the floor rule: the general path decides about a floor that is further ahead
+    if floor - nowMicros > DAY * 1000 then break end
     -- the time to live of the hash was set a short time ago
     if waits ~= DOES_NOT_WAIT and (not extendedAt or now - extendedAt >= EXTENSION_INTERVAL) then break end
     isKnown[id], count = true, position

@@ -2,9 +2,9 @@
      needs    prelude.lua, names.lua, grace.lua, codec.lua, work.lua, claims.lua, queue.lua, admission.lua
      defines  weedBucket
 
-     Stale are: the record of a holder, or of a claim, one ttl after the end of its lease; a tombstone after its end; a key
-     in full form or with waiters whose sorted sets are gone, or in which everybody is dead; the name of a claim over several keys that is
-     gone. A claim a second in a bucket looks at more than 80,000 fields a day. ]]
+     Stale are: the record of a holder, or of a claim, one ttl after the end of its lease; a tombstone after its end; a
+     key in full form or with waiters whose sorted sets are gone, or in which everybody is dead; the name of a claim
+     over several keys that is gone. A claim a second in a bucket looks at more than 80,000 fields a day. ]]
 --- constants prelude.lua
 --- constants records.lua
 local SAMPLE_SIZE <const> = 32
@@ -19,7 +19,7 @@ local function weedKey(bucket, key, value)
     return -- this set lives no longer than the leases in it
   end
   local queue = getQueue(bucket, key)
-  if queue.stored == THIN and queue.count == 0 and queue.holder.expires + queue.holder.ttl > nowMs then
+  if queue.stored == LONE and queue.count == 0 and queue.holder.expires + queue.holder.ttl > nowMs then
     queue.isChanged = false -- its holder may still ask what became of it
     return
   end

@@ -2,10 +2,12 @@
      needs    nothing
      defines  hasFailed, scanBudget, work, startOver
 
-     A call is one execution. If turn.lua fails in it, it executes each item again by itself: then each of these has a unit of work of
-     its own, and nothing is left of the one that failed. What holds for the whole call is not a part of it: these two
-     variables, the inboxes found unreachable (push.lua), and what the other paths of turn.lua have done. ]]
-local hasFailed = false -- an execution in this call has failed: it may have changed sorted sets, and not written the forms
+     A call is one execution. If turn.lua fails in it, it executes each item again by itself: then each of these has a
+     unit of work of its own, and nothing is left of the one that failed. What holds for the whole call is not a part of
+     it: these two variables, the inboxes found unreachable (push.lua), and what the other paths of turn.lua have done.
+     ]]
+-- an execution in this call has failed: it may have changed sorted sets, and not written the forms
+local hasFailed = false
 local scanBudget = 2000 -- so many waiting entries are looked at in this call, however often it executes an item
 
 local function newWork()

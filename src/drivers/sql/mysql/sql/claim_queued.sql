@@ -53,9 +53,8 @@ begin
         leave decide;
       end if;
     end if;
-    -- a floor at the last token is fine wherever the clock is: after it has stepped back, floors are the tokens of
-    -- earlier grants
-    if p_floor > v_now + 86400000000 and p_floor > v_last + 1 then set v_reply = 'f'; leave decide; end if;
+    -- restates the floor rule
+    if p_floor > greatest(v_last + 1, v_now + 86400000000) then set v_reply = 'f'; leave decide; end if;
     set v_used = 0, v_expires = v_now + p_ttl * 1000;
     if v_arrival is not null then
       call {walk}(p_key, p_bucket, v_now, 0, p_inbox, true, v_grace_ends = 0, v_used, v_front, v_next, v_is_stale, v_pushes);

@@ -25,7 +25,8 @@ begin
     set v_expires = v_now + p_ttl * 1000;
     if v_token > 0 then
       update {claims} set expires = v_expires, inbox = p_inbox where id = p_id and state <> 'r' and expires > v_now;
-    elseif v_reason is null and p_token <= v_now + 86400000000 then
+    -- restates the floor rule
+    elseif v_reason is null and p_token <= greatest(v_last + 1, v_now + 86400000000) then
       delete from {claims} where id = p_id;
       select coalesce(min(arrival), 2) - 1 into v_arrival from {claims} force index (by_key) where `key` = p_key;
       insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,

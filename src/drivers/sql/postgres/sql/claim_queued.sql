@@ -44,7 +44,7 @@ begin
   elsif v_reason is not null then
     return 'n ' || v_reason;
   elsif p_floor > v_now + 86400000000 then
-    -- after the clock has stepped back, floors are the tokens of earlier grants
+    -- Restates the floor rule
     if p_floor > (select highest_token + 1 from {buckets} where bucket = p_bucket) then
       return 'f';
     end if;

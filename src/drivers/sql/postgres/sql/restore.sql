@@ -40,7 +40,9 @@ begin
     select token into v_known_token from {claims} where id = r.id;
     if v_answer is null and v_known_token > 0 then
       v_answer := ({restart_lease}(r.id, v_now, v_grace_ends, p_inbox, v_pushes)).answer;
-    elsif v_answer is null and r.token <= v_now + 86400000000 then
+    -- Restates the floor rule
+    elsif v_answer is null and (r.token <= v_now + 86400000000
+      or r.token <= (select highest_token + 1 from {buckets} where bucket = r.bucket)) then
       delete from {claims} where id = r.id;
       select coalesce(min(arrival), 2) - 1 into v_arrival from {claims} where key = r.key;
       insert into {claims} values (
