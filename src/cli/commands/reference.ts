@@ -151,19 +151,17 @@ export async function checkCommand(argument: string | undefined, flags: Referenc
 }
 
 async function printStatus(
-  { locks, driver, name }: Store,
+  store: Store,
   parts: readonly DetachedClaim[],
   flags: ReferenceFlags,
   statusText: string | null,
 ): Promise<number> {
   let remainingMs = Number.POSITIVE_INFINITY;
   for (const part of parts) {
-    const info = await findHeld(locks, part, part.claim.locks[0].key).catch((error: unknown) => {
-      throw toCommandError(error, name);
-    });
+    const info = await findHeld(store, part, part.claim.locks[0].key);
     if (info === null) {
       // the claim is not listed, so this renewal cannot extend it: it only returns the reason of its end
-      const [answer] = await driver.renew([part.claim]);
+      const [answer] = await store.driver.renew([part.claim]);
       throw notHeldError(parts, (answer?.state === "none" ? answer.reason : undefined) ?? "unknown");
     }
     remainingMs = Math.min(remainingMs, info.remainingMs ?? remainingMs);

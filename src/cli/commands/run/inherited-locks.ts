@@ -4,7 +4,6 @@
  */
 
 import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
-import type { Locks } from "../../../client/locks.ts";
 import { resolveNesting } from "../../../client/reentrancy.ts";
 import type { DetachedClaim } from "../../../protocol/lock-reference.ts";
 import { decodeReference } from "../../../protocol/lock-reference.ts";
@@ -14,6 +13,7 @@ import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import type { RequestedLocks } from "../../lock-request.ts";
 import { toLockSpec } from "../../lock-request.ts";
+import type { Store } from "../../open-store.ts";
 import { escapeControl, quoteKey } from "../../output.ts";
 import { findHeld, REFERENCE_VARIABLE } from "../../references.ts";
 
@@ -63,7 +63,7 @@ export function readReferences(env: NodeJS.ProcessEnv): string[] {
  * @throws CommandError deadlock (121) for a key that would wait for its own outer run
  */
 export async function splitInherited(
-  locks: Locks,
+  store: Store,
   request: RequestedLocks,
   env: NodeJS.ProcessEnv,
 ): Promise<SplitLocks> {
@@ -79,7 +79,7 @@ export async function splitInherited(
       return spec === undefined ? [] : [{ spec, reference, part }];
     });
     // what fits beside all of them needs no answer of the store
-    const holds = resolveNesting(named, wanted, true) === "separate" ? [] : await findHolds(locks, key, named);
+    const holds = resolveNesting(named, wanted, true) === "separate" ? [] : await findHolds(store, key, named);
     const [innermost] = holds;
     if (innermost === undefined) {
       toClaim.push(key);
@@ -88,25 +88,25 @@ export async function splitInherited(
     const nesting = resolveNesting(holds, wanted, true);
     if (nesting === "deadlock") throw toDeadlockError(key, innermost.info);
     if (nesting === "separate") toClaim.push(key);
-    else inherited.push(toInheritedLock(locks, key, nesting));
+    else inherited.push(toInheritedLock(store, key, nesting));
   }
   return { inherited, toClaim };
 }
 
 /** The locks of outer runs on the key that the store confirms: the environment may be older than the end of its run. */
-async function findHolds(locks: Locks, key: string, named: readonly NamedHold[]): Promise<readonly OuterHold[]> {
+async function findHolds(store: Store, key: string, named: readonly NamedHold[]): Promise<readonly OuterHold[]> {
   const holds: OuterHold[] = [];
   for (const hold of named) {
     const askedAt = performance.now();
-    const info = await findHeld(locks, hold.part, key);
+    const info = await findHeld(store, hold.part, key);
     // this store says nothing about the outer run's lock, and to wait for it could last for ever
-    if (info === null && locks.traits?.list === "own") throw createUnknownHolderError(key);
+    if (info === null && store.traits.list === "own") throw createUnknownHolderError(key);
     if (info !== null) holds.push({ ...hold, info, askedAt });
   }
   return holds;
 }
 
-function toInheritedLock(locks: Locks, key: string, { reference, part, info, askedAt }: OuterHold): InheritedLock {
+function toInheritedLock(store: Store, key: string, { reference, part, info, askedAt }: OuterHold): InheritedLock {
   const { ttlMs } = part.claim;
   return {
     key,
@@ -116,7 +116,7 @@ function toInheritedLock(locks: Locks, key: string, { reference, part, info, ask
     leaseEndsAt: leaseEnd(info, ttlMs, askedAt),
     async queryLeaseEnd() {
       const calledAt = performance.now();
-      const current = await findHeld(locks, part, key);
+      const current = await findHeld(store, part, key);
       return current === null ? null : leaseEnd(current, ttlMs, calledAt);
     },
   };
@@ -136,7 +136,8 @@ function createUnknownHolderError(key: string): CommandError {
 }
 
 function toDeadlockError(key: string, { label, ageMs }: ClaimInfo): CommandError {
-  const message = `deadlock: ${quoteKey(key)} is already held by an outer run (${escapeControl(label)}, for ${formatDuration(ageMs)})`;
+  const holder = label === "" ? "" : ` (${escapeControl(label)}, for ${formatDuration(ageMs)})`;
+  const message = `deadlock: ${quoteKey(key)} is already held by an outer run${holder}`;
   return new CommandError("deadlock", message, { details: { ancestor: label } });
 }
 

@@ -91,7 +91,7 @@ function withNothingRun(error: unknown): never {
 async function acquireLocks(store: Store, options: LabelledOptions, signals: SignalHandler): Promise<RunLock> {
   const { locks, driver, traits } = store;
   if (options.holdAtLeast !== undefined) checkCanOutlive(store);
-  const splitting = splitInherited(locks, options.request, process.env);
+  const splitting = splitInherited(store, options.request, process.env);
   const split = await signals.orInterrupted(resultWithin(waitEndsAt(options) - performance.now(), splitting));
   if (split === undefined) throw toTimeoutError(createSilenceError(store.name), options.waitMs as number);
   const { inherited, toClaim } = split;
