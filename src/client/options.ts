@@ -45,8 +45,8 @@ export interface AcquireOptions {
   readonly maxHold?: Duration | undefined;
   /**
    * "process": a holder in this client may hand the lock off to it, before requests of other processes that came earlier.
-   * "strict": the request is served in order of arrival, and has a claim of its own, which is listed while it waits. If the
-   * client's order is "process", that claim is not handed off. Default: the client's `order`.
+   * "strict": the request is served in order of arrival, and has a claim of its own, which is listed while it waits and is
+   * never handed off. Default: the client's `order`; a client in strict order hands its locks on in that order.
    */
   readonly order?: LockOrder | undefined;
   /**
@@ -286,8 +286,7 @@ export function toClaimSettings(
 
 function toQueueKind(order: LockOrder | undefined, clientKind: QueueKind): QueueKind {
   if (order === undefined) return clientKind;
-  if (order === "process") return "shared";
-  return clientKind === "strict" ? "strict" : "alone";
+  return order === "process" ? "shared" : "alone";
 }
 
 /** Infinity: no limit. */
