@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { splitInherited } from "../../../src/cli/commands/run/inherited-locks.ts";
+import { findOuterLocks } from "../../../src/cli/commands/run/outer-locks.ts";
 import type { Store } from "../../../src/cli/open-store.ts";
 import { findHeld } from "../../../src/cli/references.ts";
 import { Client } from "../../../src/client/client.ts";
@@ -59,7 +59,7 @@ test("a lock whose details the store does not list is found, and its outer run i
   const other = { ...part, firstToken: part.firstToken + 1n };
   expect(await findHeld(await openStore(driver), other, "k")).toBeNull();
   const exclusive = { keys: ["k"], mode: "exclusive" } as const;
-  await expect(splitInherited(store, exclusive, { HOLDFAST_REFERENCE: text })).rejects.toMatchObject({
+  await expect(findOuterLocks(store, exclusive, { HOLDFAST_REFERENCE: text })).rejects.toMatchObject({
     kind: "deadlock",
     message: 'deadlock: "k" is already held by an outer run',
   });

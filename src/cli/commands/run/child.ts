@@ -10,8 +10,8 @@ import { redactUrl } from "../../../util/redact-url.ts";
 import { listInheritable } from "../../inherited-descriptors.ts";
 import { REFERENCE_VARIABLE } from "../../references.ts";
 import { toStartError } from "./executable.ts";
-import { ANCESTORS_VARIABLE, readReferences } from "./inherited-locks.ts";
 import { withProcessId } from "./nested-runs.ts";
+import { ANCESTORS_VARIABLE, readReferences } from "./outer-locks.ts";
 import type { RunLock } from "./run-lock.ts";
 
 /** How the command ended. */
@@ -137,9 +137,9 @@ export function createChildEnvironment(
   else child.HOLDFAST_TOKEN = String(lock.token);
   if (lock.tokens === null) delete child.HOLDFAST_TOKENS;
   else child.HOLDFAST_TOKENS = lock.tokens.join("\n");
-  const ancestors = readReferences(env).filter((reference) => reference !== lock.reference);
+  const outerReferences = readReferences(env).filter((reference) => reference !== lock.reference);
   child[REFERENCE_VARIABLE] = lock.reference;
-  if (ancestors.length === 0) delete child[ANCESTORS_VARIABLE];
-  else child[ANCESTORS_VARIABLE] = ancestors.join(" ");
+  if (outerReferences.length === 0) delete child[ANCESTORS_VARIABLE];
+  else child[ANCESTORS_VARIABLE] = outerReferences.join(" ");
   return child;
 }

@@ -12,7 +12,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { ProcessId, ProcessState } from "../../../os/process-info.ts";
 import { findProcessesByVariable, probeProcess, readParentage, readStartTime } from "../../../os/process-info.ts";
 import { publicTag } from "../../../util/ids.ts";
-import { readReferences } from "./inherited-locks.ts";
+import { readReferences } from "./outer-locks.ts";
 
 /**
  * In the environment of a nested run's watchdog and command: "watchdog", or the process id of the command; the start time of

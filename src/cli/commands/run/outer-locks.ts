@@ -21,7 +21,7 @@ import { findHeld, REFERENCE_VARIABLE } from "../../references.ts";
 export const ANCESTORS_VARIABLE = "HOLDFAST_ANCESTORS";
 
 /** A key that an outer run holds. */
-export interface InheritedLock {
+export interface OuterLock {
   readonly key: string;
   readonly reference: string;
   readonly token: bigint;
@@ -35,7 +35,7 @@ export interface InheritedLock {
 
 /** The requested keys that outer runs hold, and the keys that are left to claim. */
 export interface SplitLocks {
-  readonly inherited: readonly InheritedLock[];
+  readonly outerLocks: readonly OuterLock[];
   readonly toClaim: readonly string[];
 }
 
@@ -62,19 +62,19 @@ export function readReferences(env: NodeJS.ProcessEnv): string[] {
  * Separates the keys that outer runs hold from the keys to claim.
  * @throws CommandError deadlock (121) for a key that would wait for its own outer run
  */
-export async function splitInherited(
+export async function findOuterLocks(
   store: Store,
   request: RequestedLocks,
   env: NodeJS.ProcessEnv,
 ): Promise<SplitLocks> {
-  const ancestors = readReferences(env).flatMap((reference) =>
-    decodeAncestor(reference).map((part) => ({ reference, part })),
+  const outerReferences = readReferences(env).flatMap((reference) =>
+    decodeOuterReference(reference).map((part) => ({ reference, part })),
   );
-  const inherited: InheritedLock[] = [];
+  const outerLocks: OuterLock[] = [];
   const toClaim: string[] = [];
   for (const key of request.keys) {
     const wanted = toLockSpec(key, request.mode);
-    const named = ancestors.flatMap(({ reference, part }): NamedHold[] => {
+    const named = outerReferences.flatMap(({ reference, part }): NamedHold[] => {
       const spec = part.claim.locks.find((candidate) => candidate.key === key);
       return spec === undefined ? [] : [{ spec, reference, part }];
     });
@@ -88,9 +88,9 @@ export async function splitInherited(
     const nesting = resolveNesting(holds, wanted, true);
     if (nesting === "deadlock") throw toDeadlockError(key, innermost.info);
     if (nesting === "separate") toClaim.push(key);
-    else inherited.push(toInheritedLock(store, key, nesting));
+    else outerLocks.push(toOuterLock(store, key, nesting));
   }
-  return { inherited, toClaim };
+  return { outerLocks, toClaim };
 }
 
 /** The locks of outer runs on the key that the store confirms: the environment may be older than the end of its run. */
@@ -106,7 +106,7 @@ async function findHolds(store: Store, key: string, named: readonly NamedHold[])
   return holds;
 }
 
-function toInheritedLock(store: Store, key: string, { reference, part, info, askedAt }: OuterHold): InheritedLock {
+function toOuterLock(store: Store, key: string, { reference, part, info, askedAt }: OuterHold): OuterLock {
   const { ttlMs } = part.claim;
   return {
     key,
@@ -141,7 +141,7 @@ function toDeadlockError(key: string, { label, ageMs }: ClaimInfo): CommandError
   return new CommandError("deadlock", message, { details: { ancestor: label } });
 }
 
-function decodeAncestor(reference: string): readonly DetachedClaim[] {
+function decodeOuterReference(reference: string): readonly DetachedClaim[] {
   try {
     return decodeReference(reference);
   } catch (cause) {
