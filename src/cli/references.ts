@@ -5,9 +5,8 @@ import type { ClaimInfo } from "../spi/claim-info.ts";
 import { toClaimInfo } from "../spi/claim-info.ts";
 import type { ClaimView, Driver } from "../spi/driver.ts";
 import { publicTag } from "../util/ids.ts";
-import { toCallError } from "./errors.ts";
+import { createSilenceError, toCallError } from "./errors.ts";
 import type { Store } from "./open-store.ts";
-import { createSilenceError } from "./open-store.ts";
 import { resultWithin } from "./timeout.ts";
 
 /** A reference; within a run that of its lock. */
@@ -18,8 +17,8 @@ const LOOKUP_TIMEOUT_MS = 10_000;
 const FIRST_LIST_SIZE = 1_000;
 
 /**
- * A reference's claim as listed, if the store reports it as held in the queue of `key`; otherwise null. Its label is "" and
- * its age 0 if the store reads these of the first claim of a queue only.
+ * A reference's claim as listed, if the store reports it as held in the queue of `key`; otherwise null. Its label is ""
+ * and its age 0 if the store reads these of the first claim of a queue only.
  * @throws CommandError unreachable, refused
  */
 export async function findHeld(

@@ -1,15 +1,15 @@
 /**
  * The waiters of this process for the same keys, and what they have of the lock, which is one state:
  *
- *   none      no claim: no local request wants the keys (then the queue is deleted), or the next claim is about to start
+ *   none      no claim: no local request wants the keys (then the queue is deleted), or the next one is about to start
  *   pending   a claim is being requested, or waits at the store, on behalf of the first waiter
- *   a grant   the claim is held. Of the states of the grant (grant.ts): "used", a local hold has the lock, and the others wait;
- *             "between", for a moment, two users; "idle", no request waits
+ *   a grant   the claim is held. Of the states of the grant (grant.ts): "used", a local hold has the lock, and the
+ *             others wait; "between", for a moment, two users; "idle", no request waits
  *
  *   none -> pending      #startClaim(), for the first waiter
  *   pending -> a grant   #onGranted()
  *   pending -> none      #onRefused(); #removeWaiter(), if no request is left
- *   a grant -> none      #end(), after the last user; #onLost(); giveBack(), revoked by this client or recalled while idle;
+ *   a grant -> none      #end(), after the last user; #onLost(); giveBack(), by releaseAll(), or of one that is idle;
  *                        transferOut(), detached; #removeWaiter(), "between" and no request is left
  *   in strict order      #passTo(): the grant goes to the queue of its successor, whose own claim, pending, ends
  *   none -> a grant      takeOver(), attached

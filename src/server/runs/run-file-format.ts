@@ -15,8 +15,8 @@
  *              the command in place of a dead wrapper; the server, when the run is over.
  * The server reads it (run-file-reader.ts): at its start each file, later that of a session whose client has left. It
  * derives the RunStatus (command-run.ts) from the file and the processes; session/session-registry.ts keeps or ends the
- * claims by it, and local/run-recovery.ts restores them at a start. cli/commands/run/run.ts begins with the processes of
- * a run, and what the death of each does.
+ * claims by it, and local/run-recovery.ts restores them at a start. cli/commands/run/run.ts begins with the processes
+ * of a run, and what the death of each does.
  *
  * A file of lines, each preceded by a checksum:
  *   the head       its version, the boot and the namespace of its process ids, the session, the claims, and whether the

@@ -1,7 +1,7 @@
 /**
- * The command of a run together with the watchdog that guards it, as the wrapper sees them. Signals go by way of the watchdog,
- * since only it finds the processes below the command. While it is dead, or there is none, they go to the command's process
- * group.
+ * The command of a run together with the watchdog that guards it, as the wrapper sees them. Signals go by way of the
+ * watchdog, since only it finds the processes below the command. While it is dead, or there is none, they go to the
+ * command's process group.
  */
 
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
@@ -22,11 +22,18 @@ export interface GuardedCommand {
   readonly exited: Promise<ChildExit>;
   /** Sends a signal to the command and the processes below it. */
   signal(name: NodeJS.Signals): void;
-  /** The watchdog ends the command after `ms`, unless the wrapper calls this again before: it may be stopped at any time. */
+  /**
+   * The watchdog ends the command after `ms`, unless the wrapper calls this again before: it may be stopped at any
+   * time.
+   */
   setDeadline(ms: number): void;
-  /** Ends the command and the processes below it: TERM now and KILL after `killMs`; 0: KILL now. Called at most once. */
+  /**
+   * Ends the command and the processes below it: TERM now and KILL after `killMs`; 0: KILL now. Called at most once.
+   */
   end(killMs: number): void;
-  /** To be called when the command has ended: settles when the watchdog has, too, and with it all that end() had to end. */
+  /**
+   * To be called when the command has ended: settles when the watchdog has, too, and with it all that end() had to end.
+   */
   finish(): Promise<void>;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Ensures that the command never works without the lock. If the lease is not renewed, the monitor sends TERM so early that
- * KILL follows before the lease can end. If the lock is lost, it sends TERM at once. Before each end of the lease that it knows,
- * the watchdog does the same, a moment later, if the wrapper is stopped.
+ * Ensures that the command never works without the lock. If the lease is not renewed, the monitor sends TERM so early
+ * that KILL follows before the lease can end. If the lock is lost, it sends TERM at once. Before each end of the lease
+ * that it knows, the watchdog does the same, a moment later, if the wrapper is stopped.
  */
 
 import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
@@ -37,15 +37,15 @@ export interface RunOutcome {
 /** How often the lease is checked during its length. */
 const CHECKS_PER_LEASE = 6;
 /**
- * The watchdog's deadline is later than the monitor's by this part of the lease, so that not both send TERM. It comes out of
- * the tenth of the lease that the client's clock leaves unused.
+ * The watchdog's deadline is later than the monitor's by this part of the lease, so that not both send TERM. It comes
+ * out of the tenth of the lease that the client's clock leaves unused.
  */
 const WATCHDOG_DELAY = 0.01;
 const MIN_CHECK_MS = 10;
 
 /**
- * When the watchdog ends the command if it hears no more from this process: a moment after this process would do so itself.
- * Null: the lock does not end without renewals.
+ * When the watchdog ends the command if it hears no more from this process: a moment after this process would do so
+ * itself. Null: the lock does not end without renewals.
  */
 export function watchdogDeadlineMs(lock: RunLock, graceMs: number): number | null {
   return lock.leaseMs === null ? null : lock.remainingMs() - graceMs + lock.leaseMs * WATCHDOG_DELAY;

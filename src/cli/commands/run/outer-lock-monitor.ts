@@ -1,6 +1,6 @@
 /**
- * Monitors the keys that outer runs hold. On a Holdfast server an event on a key triggers a poll; any other store is polled
- * at intervals.
+ * Monitors the keys that outer runs hold. On a Holdfast server an event on a key triggers a poll; any other store is
+ * polled at intervals.
  */
 
 import type { AdminConnection } from "../../../drivers/server/admin-connection.ts";

@@ -1,6 +1,6 @@
 /**
- * Runs inside runs. The environment contains the references of the outer runs. A nested run of one of their keys joins the
- * outer run if the store confirms that the key is held. It fails at once if it would wait for its own outer run.
+ * Runs inside runs. The environment contains the references of the outer runs. A nested run of one of their keys joins
+ * the outer run if the store confirms that the key is held. It fails at once if it would wait for its own outer run.
  */
 
 import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
@@ -122,7 +122,10 @@ function toOuterLock(store: Store, key: string, { reference, part, info, askedAt
   };
 }
 
-/** Not later than the end by the store's clock: counted from before the query, and a share is left unused as for own locks. */
+/**
+ * Not later than the end by the store's clock: counted from before the query, and a share is left unused as for own
+ * locks.
+ */
 function leaseEnd({ remainingMs }: ClaimInfo, ttlMs: Claim["ttlMs"], calledAt: number): number {
   if (remainingMs === null || ttlMs === "session") return Number.POSITIVE_INFINITY;
   return calledAt + remainingMs - (1 - BELIEVED_SHARE) * ttlMs;

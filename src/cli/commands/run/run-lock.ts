@@ -16,7 +16,10 @@ export interface RunLock {
   readonly keys: readonly string[];
   /** The highest token of the own lock, else the token of a joined one. Null on a store without fencing. */
   readonly token: bigint | null;
-  /** The token of each key, in the order of `keys`. They differ if keys were acquired one by one or joined. Null without fencing. */
+  /**
+   * The token of each key, in the order of `keys`. They differ if keys were acquired one by one or joined. Null without
+   * fencing.
+   */
   readonly tokens: readonly bigint[] | null;
   /** The reference that the child can pass to `holdfast check`: a secret. */
   readonly reference: string;
@@ -31,8 +34,9 @@ export interface RunLock {
   /** Why the lease is about to end, when it has not been renewed for `silentMs`. */
   describeLoss(silentMs: number): string;
   /**
-   * Releases the own lock; false if it was lost. If less than `minHoldMs` have passed since the grant, the lock is detached
-   * instead and stays held for the rest of that time. @throws StoreError if the store does not confirm the detaching
+   * Releases the own lock; false if it was lost. If less than `minHoldMs` have passed since the grant, the lock is
+   * detached instead and stays held for the rest of that time. @throws StoreError if the store does not confirm the
+   * detaching
    */
   release(minHoldMs?: number): Promise<boolean>;
 }

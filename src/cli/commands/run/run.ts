@@ -2,20 +2,23 @@
  * `holdfast run KEY... -- COMMAND`: runs a command under a lock. The command never works without the lock.
  *
  * The processes of a run, and who guards whom:
- *   wrapper     this process. Holds the lock (run-lock.ts), and ends the command before the lock can be lost (lease-monitor.ts)
- *   command     works under the lock (child.ts). Inherits the connection that keeps the session, and the lock of the run file
- *   watchdog    ends the command when the wrapper is dead, or stopped until the end of the lease (watchdog.ts, watchdog.sh).
- *               guarded-command.ts is what the wrapper does with command and watchdog
+ *   wrapper     this process. Holds the lock (run-lock.ts), and ends the command before the lock can be lost
+ *               (lease-monitor.ts)
+ *   command     works under the lock (child.ts). Inherits the connection that keeps the session, and the lock of the
+ *               run file
+ *   watchdog    ends the command when the wrapper is dead, or stopped until the end of the lease (watchdog.ts,
+ *               watchdog.sh). guarded-command.ts is what the wrapper does with command and watchdog
  *   server      on a Unix socket: keeps the lock while the run file names a process at work (server/runs/)
- *   outer run   a run whose command has started this one. This one may join its lock (outer-locks.ts), and learns of the end
- *               of it (outer-lock-monitor.ts). It keeps its lock while a killed run inside it is at work (nested-runs.ts)
+ *   outer run   a run whose command has started this one. This one may join its lock (outer-locks.ts), and learns of
+ *               the end of it (outer-lock-monitor.ts). The outer run keeps its lock while a killed run inside it is at
+ *               work (nested-runs.ts)
  *
  * What the death of a process does:
  *   command             the wrapper ends the watchdog, removes the run file and releases the lock
  *   wrapper             the watchdog ends the command, and removes the file. Until then the server renews the leases
  *   watchdog            nothing: the wrapper goes on, and sends its signals to the process group of the command
- *   wrapper, watchdog   no process ends the command. Until it has ended, the server keeps the lock, and an outer run its own;
- *                       on a network store the lease ends
+ *   wrapper, watchdog   no process ends the command. Until it has ended, the server keeps the lock, and an outer run
+ *                       its own; on a network store the lease ends
  *   server              nothing; its next start restores the claims, and the wrapper starts another watchdog
  *   outer run           a lock that was joined ends: a loss like any other
  *   the machine         all processes have ended: the run is over, but for the rest of --hold-at-least
@@ -32,9 +35,9 @@ import type { RunFile } from "../../../server/runs/run-file-writer.ts";
 import { writeRunFile } from "../../../server/runs/run-file-writer.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { DEFAULT_LEASE_MS } from "../../acquire-flags.ts";
-import { CommandError, toCommandError } from "../../errors.ts";
+import { CommandError, createSilenceError, toCommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
-import { createSilenceError, openKeepSessionWithRetry, openStoreWithRetry, toTimeoutError } from "../../open-store.ts";
+import { openKeepSessionWithRetry, openStoreWithRetry, toTimeoutError } from "../../open-store.ts";
 import type { Reporter } from "../../output.ts";
 import { createReporter, quoteKeys } from "../../output.ts";
 import type { SignalHandler } from "../../signals.ts";
@@ -168,8 +171,8 @@ async function runUnderLock(run: Run): Promise<number> {
 }
 
 /**
- * Starts the command. Before it does anything, the run file exists, so that a restarted server can restore its locks, and the
- * watchdog guards it.
+ * Starts the command. Before it does anything, the run file exists, so that a restarted server can restore its locks,
+ * and the watchdog guards it.
  * @throws CommandError, after releasing the lock
  */
 async function startRun(
@@ -207,8 +210,8 @@ async function startRun(
 }
 
 /**
- * Ends a run whose command has ended: waits for killed runs inside it, removes the run file, releases the lock, and gives the
- * exit code. A file that the server keeps for --hold-at-least is removed last.
+ * Ends a run whose command has ended: waits for killed runs inside it, removes the run file, releases the lock, and
+ * gives the exit code. A file that the server keeps for --hold-at-least is removed last.
  * @throws CommandError if the lock was lost
  */
 async function endRun(
@@ -231,9 +234,9 @@ async function endRun(
 }
 
 /**
- * Opens the connection that keeps the session, and writes the run file: again, if the server has ended meanwhile. It closes the
- * connection, and a closed one can be given neither to the watchdog nor to the command. No input arrives between the
- * return and their start.
+ * Opens the connection that keeps the session, and writes the run file: again, if the server has ended meanwhile. It
+ * closes the connection, and a closed one can be given neither to the watchdog nor to the command. No input arrives
+ * between the return and their start.
  * @throws CommandError
  */
 async function registerRun({
