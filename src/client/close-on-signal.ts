@@ -41,8 +41,8 @@ function removeListeners(): void {
 }
 
 /**
- * The first of all listeners: it sees those that a signal removes (`once`). It stays until the locks are closed: a library that
- * ends the process if it finds no other listener would end it before the releases are sent.
+ * The first of all listeners: it sees those that a signal removes (`once`). It stays until the locks are closed: a
+ * library that ends the process if it finds no other listener would end it before the releases are sent.
  */
 function onSignal(signal: NodeJS.Signals): void {
   const isHandled = hasHandler(signal);
@@ -67,7 +67,10 @@ function onSignal(signal: NodeJS.Signals): void {
   void Promise.all(closing).then(finish);
 }
 
-/** Whether the program has one. A listener of signal-exit, which many libraries use to clean up, ends the process if it is alone. */
+/**
+ * Whether the program has one. A listener of signal-exit, which many libraries use to clean up, ends the process if it
+ * is alone.
+ */
 function hasHandler(signal: NodeJS.Signals): boolean {
   const emitters = [
     Reflect.get(globalThis, Symbol.for("signal-exit emitter")),
