@@ -2,7 +2,9 @@
 
 import { StateError } from "../server/storage/private-files.ts";
 
-/** Exit codes by error kind. 64 to 78 are those of sysexits(3); the others follow timeout(1), flock(1) and the shell. */
+/**
+ * Exit codes by error kind. 64 to 78 are those of sysexits(3); the others follow timeout(1), flock(1) and the shell.
+ */
 export const EXIT_CODES = {
   timeout: 124,
   busy: 124,
@@ -121,6 +123,11 @@ export function toCallError(error: unknown, url: string): CommandError {
   return converted.kind === "internal" && error instanceof Error && !isBug ? toStoreError(error, url) : converted;
 }
 
+/** The error of a store that has not answered in time. */
+export function createSilenceError(storeName: string): CommandError {
+  return new CommandError("unreachable", `${storeName} did not answer`, { cause: { code: "ETIMEDOUT" } });
+}
+
 function toLostError(error: { readonly reason?: unknown }, message: string): CommandError {
   const kind = error.reason === "maxHold" ? "maxHold" : "lost";
   return new CommandError(kind, message, { details: { reason: error.reason }, cause: error });
@@ -177,7 +184,9 @@ export function isTransient(error: CommandError): boolean {
   return error.kind === "unreachable" && findTransientCode(error) !== null;
 }
 
-/** True if there is a server, which does not answer at the moment. Else the address may be wrong, or the server full. */
+/**
+ * True if there is a server, which does not answer at the moment. Else the address may be wrong, or the server full.
+ */
 export function isUnresponsive(error: CommandError): boolean {
   return UNRESPONSIVE_CODES.has(findTransientCode(error));
 }

@@ -13,7 +13,14 @@ import { openKeepSessionSocket } from "../drivers/server/keep-session.ts";
 import type { ClaimView, Driver, Page, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { redactUrl } from "../util/redact-url.ts";
-import { CommandError, isTransient, isUnresponsive, toCallError, toCommandError } from "./errors.ts";
+import {
+  CommandError,
+  createSilenceError,
+  isTransient,
+  isUnresponsive,
+  toCallError,
+  toCommandError,
+} from "./errors.ts";
 import { createReporter } from "./output.ts";
 import { resultWithin } from "./timeout.ts";
 
@@ -76,9 +83,10 @@ export interface RetryOptions {
 }
 
 /**
- * Opens the store within the wait, so that a wait covers a server that is frozen or is being restarted. Without a limit it begins
- * to wait only if a server is there: else the address may be wrong, and no time corrects that.
- * @throws CommandError unreachable: a transient error at the end of the wait, any other at once; refused; usage for an invalid url
+ * Opens the store within the wait, so that a wait covers a server that is frozen or is being restarted. Without a limit
+ * it begins to wait only if a server is there: else the address may be wrong, and no time corrects that.
+ * @throws CommandError unreachable: a transient error at the end of the wait, any other at once; refused; usage for an
+ * invalid url
  */
 export async function openStoreWithRetry(options: RetryOptions, settings: LocksOptions): Promise<Store> {
   const { url, waitMs = Number.POSITIVE_INFINITY, signal } = options;
@@ -108,7 +116,10 @@ export async function openStoreWithRetry(options: RetryOptions, settings: LocksO
   }
 }
 
-/** The drivers of other stores have retried themselves until their connectTimeout, and report lasting causes as refusals. */
+/**
+ * The drivers of other stores have retried themselves until their connectTimeout, and report lasting causes as
+ * refusals.
+ */
 function mayRetry(error: CommandError, url: string | undefined): boolean {
   const isLockServer = /^(?:holdfasts?:|holdfast\+unix:|$)/i.test(resolveUrl(url) ?? "");
   return isLockServer ? isTransient(error) : error.kind === "unreachable";
@@ -131,11 +142,6 @@ async function openBefore(
   return null;
 }
 
-/** The error of a store that has not answered in time. */
-export function createSilenceError(storeName: string): CommandError {
-  return new CommandError("unreachable", `${storeName} did not answer`, { cause: { code: "ETIMEDOUT" } });
-}
-
 export function toTimeoutError({ kind, message, code, details, cause }: CommandError, waitMs: number): CommandError {
   return new CommandError(kind, `waited ${formatDuration(waitMs)}: ${message}`, { code, details, cause });
 }
@@ -145,8 +151,8 @@ const KEEP_SESSION_TIMEOUT_MS = 5_000;
 const KEEP_SESSION_RETRY_MS = 100;
 
 /**
- * Opens a keep-session connection: the session lasts as long as any process has it open, and the child inherits it. Null if
- * the store has no such connections.
+ * Opens a keep-session connection: the session lasts as long as any process has it open, and the child inherits it.
+ * Null if the store has no such connections.
  * @param deadline the end of the wait, by performance.now()
  * @throws CommandError unreachable; the signal's reason on abort
  */
@@ -194,7 +200,10 @@ export async function requireAdmin(store: Store, commandName: string): Promise<A
   throw new CommandError("usage", `${commandName} needs a Holdfast server, and ${store.name} is not one`);
 }
 
-/** The claims on keys that begin with `prefix`, in the order of keys and queues; at most MAX_LISTED. @throws CommandError */
+/**
+ * The claims on keys that begin with `prefix`, in the order of keys and queues; at most MAX_LISTED. @throws
+ * CommandError
+ */
 export async function listClaims({ driver, traits, name }: Store, prefix: string): Promise<Page<ClaimView>> {
   if (traits.list === "own") {
     const problem = "it keeps numbers or names made of the keys, so it cannot be asked for keys";

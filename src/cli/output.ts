@@ -6,7 +6,9 @@ import { CommandError } from "./errors.ts";
 /** Control, format (also bidi), separator and lone surrogate characters: they could forge a line or reorder it. */
 const UNSAFE_CHARACTERS = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
-/** Escapes text from other users for a terminal: it cannot move the cursor, change the order of text or begin a line. */
+/**
+ * Escapes text from other users for a terminal: it cannot move the cursor, change the order of text or begin a line.
+ */
 export function escapeControl(text: string): string {
   return text.replace(UNSAFE_CHARACTERS, (unsafe) => `\\u{${(unsafe.codePointAt(0) as number).toString(16)}}`);
 }
@@ -22,7 +24,9 @@ export function quoteKeys(keys: readonly string[]): string {
   return quotedKeys.length < 2 ? quotedKeys.join("") : `${quotedKeys.slice(0, -1).join(", ")} and ${quotedKeys.at(-1)}`;
 }
 
-/** One line of JSON. It parses back to the same value, and is as safe for a terminal as the result of escapeControl(). */
+/**
+ * One line of JSON. It parses back to the same value, and is as safe for a terminal as the result of escapeControl().
+ */
 export function formatJsonLine(value: unknown): string {
   const text = JSON.stringify(value, (_, part) => (typeof part === "bigint" ? part.toString() : part));
   return text.replace(UNSAFE_CHARACTERS, (unsafe) =>

@@ -108,7 +108,10 @@ function describeOption(option: Option): string {
   return new Help().optionDescription(Object.create(option, { envVar: { value: undefined } }) as Option);
 }
 
-/** Sets what a command does. The action gets the arguments and flags, loads the command's code and returns its exit code. */
+/**
+ * Sets what a command does. The action gets the arguments and flags, loads the command's code and returns its exit
+ * code.
+ */
 function setAction(program: Program, command: Command, action: (...args: never[]) => Promise<number>): Command {
   return command.action(async (...args: unknown[]) => {
     program.exitCode = await action(...(args as never[]));
@@ -117,7 +120,9 @@ function setAction(program: Program, command: Command, action: (...args: never[]
 
 const URL_HELP = "the store (default: HOLDFAST_URL, or your own lock server)";
 
-/** Adds the flags of commands that wait for a lock. `ttl` is the help of --ttl. The short flags are those of flock(1). */
+/**
+ * Adds the flags of commands that wait for a lock. `ttl` is the help of --ttl. The short flags are those of flock(1).
+ */
 function addWaitOptions(command: Command, ttl: string): Command {
   const noWait = new Option("-n, --no-wait", "fail at once if the lock is not free");
   // without this, commander reads it as `wait: false`, and the last of --wait and --no-wait silently wins

@@ -1,4 +1,6 @@
-/** Tables for a terminal: width, truncation, padding and colours. The callers pass text through escapeControl() first. */
+/**
+ * Tables for a terminal: width, truncation, padding and colours. The callers pass text through escapeControl() first.
+ */
 
 import { styleText } from "node:util";
 import stringWidth from "string-width";
@@ -10,7 +12,9 @@ export interface Terminal {
   readonly hasColors: boolean;
 }
 
-/** The terminal of standard output. NO_COLOR and TERM=dumb turn colours off; a pipe has no colours and unlimited width. */
+/**
+ * The terminal of standard output. NO_COLOR and TERM=dumb turn colours off; a pipe has no colours and unlimited width.
+ */
 export function detectTerminal(
   stdout: { readonly isTTY?: boolean; readonly columns?: number } = process.stdout,
   env: NodeJS.ProcessEnv = process.env,
@@ -62,8 +66,8 @@ export function truncateMiddle(text: string, columns: number): string {
 const MIN_HOST_COLUMNS = 8;
 
 /**
- * Like truncate(), for a label: `user@host pid 4121 (program)` keeps the pid, which identifies the process, as long as it
- * fits. The host is cut first, then the program.
+ * Like truncate(), for a label: `user@host pid 4121 (program)` keeps the pid, which identifies the process, as long as
+ * it fits. The host is cut first, then the program.
  */
 export function truncateLabel(text: string, columns: number): string {
   const [, host, pid, program] = /^(.*?)( pid \d+)(.*)$/.exec(text) ?? [];
@@ -123,7 +127,10 @@ export function renderTable(
   ];
 }
 
-/** Each column is as wide as its widest cell. If that is too wide together, the widest column that may be cut shrinks first. */
+/**
+ * Each column is as wide as its widest cell. If that is too wide together, the widest column that may be cut shrinks
+ * first.
+ */
 function computeWidths(
   columns: readonly Column[],
   rows: readonly (readonly string[])[],

@@ -5,11 +5,11 @@ import type { LockTimeoutError, StorePausedError } from "../errors.ts";
 import { describePause } from "../errors.ts";
 import type { ClaimView, Pause } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
-import { CommandError, toCommandError } from "./errors.ts";
+import { CommandError, createSilenceError, toCommandError } from "./errors.ts";
 import type { RequestedLocks } from "./lock-request.ts";
 import { acquire } from "./lock-request.ts";
 import type { Store } from "./open-store.ts";
-import { createSilenceError, openAdmin } from "./open-store.ts";
+import { openAdmin } from "./open-store.ts";
 import { createReporter, escapeControl, quoteKeys } from "./output.ts";
 import { resultWithin } from "./timeout.ts";
 
@@ -42,7 +42,8 @@ export interface WaitOptions {
 
 /**
  * Acquires the lock.
- * @throws CommandError timeout or busy (124), unreachable, also if the store has not answered at the end of the wait, paused, refused, deadlock, usage; the signal's reason on abort
+ * @throws CommandError timeout or busy (124), unreachable, also if the store has not answered at the end of the wait,
+ * paused, refused, deadlock, usage; the signal's reason on abort
  */
 export async function acquireWithProgress(store: Store, request: RequestedLocks, options: WaitOptions): Promise<Lock> {
   const { waitMs, ttl, label, signal } = options;
@@ -81,7 +82,10 @@ export async function acquireWithProgress(store: Store, request: RequestedLocks,
   return lock;
 }
 
-/** What is left of the wait, but enough for a healthy store to answer. Not 0, which would report the end of a wait as busy. */
+/**
+ * What is left of the wait, but enough for a healthy store to answer. Not 0, which would report the end of a wait as
+ * busy.
+ */
 function remainingWaitMs(waitMs: number, startedAt: number = performance.now()): number {
   return waitMs === 0 ? 0 : Math.max(Math.ceil(startedAt + waitMs - performance.now()), SHORTEST_WAIT_MS);
 }

@@ -1,7 +1,7 @@
 /**
- * The only listener for process signals; installed only by closeOnSignal(). All clients of the process share it: the signal
- * is raised again once, when all of them are closed. Raised earlier, it would end the process while others still release, or
- * call a handler of the program a second time.
+ * The only listener for process signals; installed only by closeOnSignal(). All clients of the process share it: the
+ * signal is raised again once, when all of them are closed. Raised earlier, it would end the process while others still
+ * release, or call a handler of the program a second time.
  */
 
 import { emitProcessWarning } from "../errors.ts";
@@ -18,9 +18,10 @@ const closers = new Set<{ readonly close: () => Promise<void> }>();
 let raise: (() => void) | null = null;
 
 /**
- * On SIGINT or SIGTERM closes the locks, waits at most 2 s for that and for the locks of other calls, then raises the signal again,
- * so that it has its default effect. Where the program has a handler of its own, that handler decides about the end of the process.
- * The Disposable removes the signal handlers. @throws TypeError if the argument is no Locks
+ * On SIGINT or SIGTERM closes the locks, waits at most 2 s for that and for the locks of other calls, then raises the
+ * signal again, so that it has its default effect. Where the program has a handler of its own, that handler decides
+ * about the end of the process. The Disposable removes the signal handlers. @throws TypeError if the argument is no
+ * Locks
  */
 export function closeOnSignal(locks: Locks): Disposable {
   requireValid(locks, "locks", locksRule);
@@ -40,8 +41,8 @@ function removeListeners(): void {
 }
 
 /**
- * The first of all listeners: it sees those that a signal removes (`once`). It stays until the locks are closed: a library that
- * ends the process if it finds no other listener would end it before the releases are sent.
+ * The first of all listeners: it sees those that a signal removes (`once`). It stays until the locks are closed: a
+ * library that ends the process if it finds no other listener would end it before the releases are sent.
  */
 function onSignal(signal: NodeJS.Signals): void {
   const isHandled = hasHandler(signal);
@@ -66,7 +67,10 @@ function onSignal(signal: NodeJS.Signals): void {
   void Promise.all(closing).then(finish);
 }
 
-/** Whether the program has one. A listener of signal-exit, which many libraries use to clean up, ends the process if it is alone. */
+/**
+ * Whether the program has one. A listener of signal-exit, which many libraries use to clean up, ends the process if it
+ * is alone.
+ */
 function hasHandler(signal: NodeJS.Signals): boolean {
   const emitters = [
     Reflect.get(globalThis, Symbol.for("signal-exit emitter")),

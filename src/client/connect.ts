@@ -11,11 +11,12 @@ import type { ConnectOptions } from "./options.ts";
 import { parseClientOptions } from "./options.ts";
 
 /**
- * Returns the locks of the store at a url: `holdfast://host:7420`, `holdfasts://host:7420` (TLS), `holdfast+unix:/path`,
- * `redis://host`, `zookeeper://host`, `memory:` and others (docs/reference/api/holdfast.md lists all). Default: HOLDFAST_URL, else
- * the per-user lock server of this machine, which connect() starts if necessary. Resolves when the store has been reached.
- * @throws TypeError for an invalid url or option; StoreError if the store was not reached in time; StoreRefusedError if it
- * refused the connection; UnsupportedError if the store cannot do what `cache` needs
+ * Returns the locks of the store at a url: `holdfast://host:7420`, `holdfasts://host:7420` (TLS),
+ * `holdfast+unix:/path`, `redis://host`, `zookeeper://host`, `memory:` and others (docs/reference/api/holdfast.md lists
+ * all). Default: HOLDFAST_URL, else the per-user lock server of this machine, which connect() starts if necessary.
+ * Resolves when the store has been reached.
+ * @throws TypeError for an invalid url or option; StoreError if the store was not reached in time; StoreRefusedError if
+ * it refused the connection; UnsupportedError if the store cannot do what `cache` needs
  */
 export async function connect(url?: string, options: ConnectOptions = {}): Promise<Locks> {
   requireObject(options, "connect");

@@ -1,4 +1,6 @@
-/** The built-in drivers by the scheme of their url. connect() loads this file, and then only the driver that it needs. */
+/**
+ * The built-in drivers by the scheme of their url. connect() loads this file, and then only the driver that it needs.
+ */
 
 import { StoreRefusedError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";

@@ -1,10 +1,10 @@
 /**
- * Runs the claim machine (src/claim) for every claim of one client: performs its effects, batches calls, routes the store's
- * answers and has the client's only timer. All decisions about a claim are made by the machine.
+ * Runs the claim machine (src/claim) for every claim of one client: performs its effects, batches calls, routes the
+ * store's answers and has the client's only timer. All decisions about a claim are made by the machine.
  *
- * Invariant: queries (isHeld, remainingMs, elapsedMs) change nothing. Reading the clocks may show a suspension or the end of
- * a lease before the timer does; observe() alone applies what they show: it steps claims and may call listeners. The
- * public methods of a lock call it before they answer, and its callers check their own state again afterwards.
+ * Invariant: queries (isHeld, remainingMs, elapsedMs) change nothing. Reading the clocks may show a suspension or the
+ * end of a lease before the timer does; observe() alone applies what they show: it steps claims and may call listeners.
+ * The public methods of a lock call it before they answer, and its callers check their own state again afterwards.
  */
 
 import { RENEWALS_PER_LEASE } from "../claim/lease-shares.ts";
@@ -27,11 +27,11 @@ import { Scheduler } from "./scheduler.ts";
 import { StoreMonitor } from "./store-monitor.ts";
 
 /**
- * Which calls are sent early, together with those that are due: by time, and by share of their own lease.
- * A renewal is due every third of a lease. Two claims that are renewed at other times meet after at most one renewal, since
- * one of them is due within half of that interval, a sixth of the lease, when the other is. (A driver may only look while more
- * than seven eighths of a lease remain; these have less.) Rechecks and retries are due more often, and would pull renewals
- * forward again and again: only what is due soon joins them.
+ * Which calls are sent early, together with those that are due: by time, and by share of their own lease. A renewal is
+ * due every third of a lease. Two claims that are renewed at other times meet after at most one renewal, since one of
+ * them is due within half of that interval, a sixth of the lease, when the other is. (A driver may only look while more
+ * than seven eighths of a lease remain; these have less.) Rechecks and retries are due more often, and would pull
+ * renewals forward again and again: only what is due soon joins them.
  */
 const WITH_RENEWAL: EarlyRun = { withinMs: 5_000, leaseShare: 1 / (2 * RENEWALS_PER_LEASE) };
 const WITH_RECHECK: EarlyRun = { withinMs: 1_000, leaseShare: 1 / 24 };
@@ -77,7 +77,10 @@ export class ActiveClaim implements ScheduledTask {
   pause: { readonly reason: PauseReason; readonly until: number } | null = null;
   /** Receives the result of the release. */
   onReleased: ReleaseCallback = noop;
-  /** The release in progress. A late answer that shows an entry in the queue causes a second one, which may arrive first. */
+  /**
+   * The release in progress. A late answer that shows an entry in the queue causes a second one, which may arrive
+   * first.
+   */
   pendingRelease: PendingRelease | null = null;
   successors: NamedSuccessors | null = null;
   readonly mayRunEarly = true;
@@ -211,8 +214,9 @@ export class Engine {
   }
 
   /**
-   * Releases a lock, and says whether it was held until now. If its lease was valid by the local clock (`isHeld`), it was, unless the store
-   * answers within the lease that the claim did not exist. Else it was lost, unless the store answers that the claim existed.
+   * Releases a lock, and says whether it was held until now. If its lease was valid by the local clock (`isHeld`), it
+   * was, unless the store answers within the lease that the claim did not exist. Else it was lost, unless the store
+   * answers that the claim existed.
    */
   releaseLock(activeClaim: ActiveClaim, isHeld: boolean, now: number): Promise<boolean> {
     const { state } = activeClaim;
@@ -251,8 +255,8 @@ export class Engine {
   }
 
   /**
-   * Applies what the clocks show now, since the timer may be late: a suspension of this machine to all claims, the end of
-   * its lease to this one. Returns `now`.
+   * Applies what the clocks show now, since the timer may be late: a suspension of this machine to all claims, the end
+   * of its lease to this one. Returns `now`.
    */
   observe(now: number = this.clock.now(), activeClaim?: ActiveClaim): number {
     const suspendedMs = this.#suspendDetector.suspendedMs(now);

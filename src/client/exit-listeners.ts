@@ -1,4 +1,7 @@
-/** What clients do when nothing keeps the process alive any more. One listener of the process for all of them: it warns of many. */
+/**
+ * What clients do when nothing keeps the process alive any more. One listener of the process for all of them: it warns
+ * of many.
+ */
 
 class ExitListeners {
   readonly #listeners = new Set<() => void>();

@@ -1,9 +1,9 @@
 /**
- * Handles that the program can no longer release. The garbage collector reports them: the client warns of their locks and keeps them, since
- * `await acquire(key); await work()` is no reason to lose a lock.
+ * Handles that the program can no longer release. The garbage collector reports them: the client warns of their locks
+ * and keeps them, since `await acquire(key); await work()` is no reason to lose a lock.
  *
- * A handle is watched from the first renewal of its lock on. A lock that is released before costs nothing, and one that is never
- * renewed ends by itself.
+ * A handle is watched from the first renewal of its lock on. A lock that is released before costs nothing, and one that
+ * is never renewed ends by itself.
  */
 
 import { formatKeys } from "../errors.ts";

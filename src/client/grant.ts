@@ -131,8 +131,8 @@ export class Grant implements ScheduledTask {
   /** It was used again after it had been idle. */
   wasReused = false;
   /**
-   * Does it keep the process alive like a lock in use? "settling": until the end of the event loop's turn, and on if it is
-   * in use then, since one that is used again and again should cost nothing.
+   * Does it keep the process alive like a lock in use? "settling": until the end of the event loop's turn, and on if it
+   * is in use then, since one that is used again and again should cost nothing.
    */
   #keepsAlive: "yes" | "settling" | "no" = "yes";
   // a scheduled task: due when it may have been idle for long enough, or is to be asked about

@@ -4,9 +4,9 @@ import type { LockEvent } from "./events.ts";
 import type { Lock, LockHandle } from "./lock.ts";
 
 /**
- * Runs around each function that using(), wrap() or @locked() calls, in its async context. Must call `run`, which calls the
- * function and releases the lock, once, and return its result. `event` describes the request that got the lock. If it settles
- * without having called `run`, the lock is released, and the function does not run.
+ * Runs around each function that using(), wrap() or @locked() calls, in its async context. Must call `run`, which calls
+ * the function and releases the lock, once, and return its result. `event` describes the request that got the lock. If
+ * it settles without having called `run`, the lock is released, and the function does not run.
  */
 export type Interceptor = <T>(lock: Lock, event: LockEvent, run: () => Promise<T>) => Promise<T>;
 
@@ -26,8 +26,8 @@ export class Interceptors {
   }
 
   /**
-   * Calls `run` inside the interceptors; the one that was added first is the outermost. If no interceptor calls it, the lock
-   * is released here: its caller has no handle.
+   * Calls `run` inside the interceptors; the one that was added first is the outermost. If no interceptor calls it, the
+   * lock is released here: its caller has no handle.
    */
   run<T>(lock: LockHandle, run: () => Promise<T>): Promise<T> {
     return this.isEmpty ? run() : this.#runInside(lock, run);

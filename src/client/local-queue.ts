@@ -1,10 +1,18 @@
 /**
- * The waiters of this process for the same keys, and what they have of the lock: a claim that is pending at the store
- * on behalf of the first waiter, or a grant with its local holder.
+ * The waiters of this process for the same keys, and what they have of the lock, which is one state:
  *
- *   no claim   no local request wants the keys (then the queue is deleted), or the next claim is about to start
- *   pending    the claim is being requested or waits at the store
- *   granted    a local hold has the lock, and the other requests wait; or the grant is idle, and none does
+ *   none      no claim: no local request wants the keys (then the queue is deleted), or the next one is about to start
+ *   pending   a claim is being requested, or waits at the store, on behalf of the first waiter
+ *   a grant   the claim is held. Of the states of the grant (grant.ts): "used", a local hold has the lock, and the
+ *             others wait; "between", for a moment, two users; "idle", no request waits
+ *
+ *   none -> pending      #startClaim(), for the first waiter
+ *   pending -> a grant   #onGranted()
+ *   pending -> none      #onRefused(); #removeWaiter(), if no request is left
+ *   a grant -> none      #end(), after the last user; #onLost(); giveBack(), by releaseAll(), or of one that is idle;
+ *                        transferOut(), detached; #removeWaiter(), "between" and no request is left
+ *   in strict order      #passTo(): the grant goes to the queue of its successor, whose own claim, pending, ends
+ *   none -> a grant      takeOver(), attached
  *
  * Between two users of the lock in this process:
  *
@@ -56,6 +64,16 @@ import type { Waiter, WaiterQueue } from "./waiter.ts";
 
 const MAX_RESTART_DELAY_MS = 1_000;
 
+/** What a queue has of the lock; see above. The state of a grant is that of the queue. */
+type QueueState = { readonly status: "none" } | PendingClaim | Grant;
+
+interface PendingClaim {
+  readonly status: "pending";
+  readonly activeClaim: ActiveClaim;
+}
+
+const NONE: QueueState = { status: "none" };
+
 /** What the local queues of one client share. */
 export interface ClientContext {
   readonly engine: Engine;
@@ -82,8 +100,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   /** The name in `context.queues` of a shared queue, which other requests can join. */
   readonly #name: string;
   readonly #waiters = new LinkedList<Waiter>();
-  #pendingClaim: ActiveClaim | null = null;
-  #grant: Grant | null = null;
+  #state: QueueState = NONE;
   /**
    * How many tokens the last claim suggests for the next one. After this queue the cached locks remember it, if there
    * are any.
@@ -102,7 +119,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   enqueue(waiter: Waiter): void {
-    const isBusy = this.#hasClaim && !this.#isIdle;
+    const { status } = this.#state;
+    const isBusy = status !== "none" && status !== "idle";
     // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the
     // others
     waiter.join(this);
@@ -111,11 +129,12 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.context.queueEvents.emitRequested(waiter);
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
-    if (this.#isIdle) return this.#grantIdle(waiter.startedAt);
-    if (!isBusy) return this.#hasClaim ? undefined : this.#startFor(waiter);
+    if (this.#state.status === "idle") return this.#grantIdle(waiter.startedAt);
+    if (!isBusy) return this.#state === NONE ? this.#startFor(waiter) : undefined;
     if (waiter.waits) return this.context.queueEvents.emitWaiting(waiter);
+    const pendingClaim = this.#pendingClaim;
     // while the first call is under way the lock may be free, or the store down: unknown is not busy
-    if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#refuse(waiter, this.#pendingClaim);
+    if (pendingClaim === null || !isAsking(pendingClaim)) this.#refuse(waiter, pendingClaim);
   }
 
   /**
@@ -163,21 +182,20 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
         return this.#onLost();
       case "jeopardy":
       case "restored":
-        if (this.#grant?.holder != null) this.context.queueEvents.emitConfirmation(effect, this.#grant.holder);
-        return;
+        return this.#onConfirmation(effect);
       case "recall":
         return this.#onRecalled(now);
     }
   }
 
   tokensToRenew(): number {
-    const grant = this.#grant as Grant;
+    const grant = this.#state as Grant;
     if (grant.holder?.isRenewed === false) grant.holder.onRenewal();
     return grant.tokensToRenew();
   }
 
   #onGranted(now: number): void {
-    const activeClaim = this.#pendingClaim as ActiveClaim;
+    const { activeClaim } = this.#state as PendingClaim;
     if (activeClaim.state.status !== "held") return;
     this.#restarts = 0;
     const grant = this.#createGrant(activeClaim, now);
@@ -186,14 +204,19 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   #onNotGranted(): void {
-    const pendingClaim = this.#pendingClaim as ActiveClaim;
+    const { activeClaim: pendingClaim } = this.#state as PendingClaim;
     const head = this.#waiters.first;
     if (head !== null && !isFailing(pendingClaim)) this.context.queueEvents.emitWaiting(head);
     this.#refuseAll(pendingClaim);
   }
 
+  #onConfirmation(effect: "jeopardy" | "restored"): void {
+    const holder = this.#grant?.holder;
+    if (holder != null) this.context.queueEvents.emitConfirmation(effect, holder);
+  }
+
   #onRecalled(now: number): void {
-    const grant = this.#grant as Grant;
+    const grant = this.#state as Grant;
     if (grant.status !== "idle") return grant.becomeWanted(now);
     this.context.cachedLocks.recordRecall(grant, now);
     this.giveBack(now);
@@ -205,8 +228,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
    */
   #onRefused(effect: "refuse" | "expire" | "reject"): void {
     const { driver } = this.context.engine;
-    const pendingClaim = this.#pendingClaim as ActiveClaim;
-    this.#pendingClaim = null;
+    const { activeClaim: pendingClaim } = this.#state as PendingClaim;
+    this.#state = NONE;
     if (effect === "refuse") this.#refuseAll(pendingClaim);
     else {
       // unless the error is fatal, the requests that wait keep waiting
@@ -224,7 +247,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
 
   #onLost(): void {
     const { engine, queueEvents } = this.context;
-    const grant = this.#grant as Grant;
+    const grant = this.#state as Grant;
     const { activeClaim, holder } = grant;
     const reason = activeClaim.state.status === "lost" ? activeClaim.state.reason : "unknown";
     this.#leaveGrant(grant);
@@ -249,7 +272,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   #startNext(now?: number): void {
     const { engine, queues } = this.context;
     // a listener of an event has requested the same keys, and so started the claim
-    if (this.#hasClaim) return;
+    if (this.#state !== NONE) return;
     if (this.#waiters.size > 0) return this.#startIfNone(now ?? engine.clock.now());
     // or it has come after this queue was deleted: then another one has the name
     if (queues.get(this.#name) === this) queues.delete(this.#name);
@@ -258,7 +281,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   #startIfNone(now: number): void {
     // one of them may be that of this queue
     this.context.deferredStarts.flush();
-    if (this.#waiters.size > 0 && !this.#hasClaim) this.#startClaim(now);
+    if (this.#waiters.size > 0 && this.#state === NONE) this.#startClaim(now);
   }
 
   #startClaim(now: number): void {
@@ -279,7 +302,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     cachedLocks.giveBackFor(claim.locks, now);
     const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, engine.random(), MAX_RESTART_DELAY_MS);
     const claimSettings = toClaimSettings(this.#ttl, claim.wait, traits, settings);
-    this.#pendingClaim = engine.start(claim, claimSettings, this, now, delayMs);
+    this.#state = { status: "pending", activeClaim: engine.start(claim, claimSettings, this, now, delayMs) };
   }
 
   #tokensToRequest({ settings }: Waiter): number {
@@ -305,7 +328,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     grant.endUse();
     queueEvents.emitReleased(localHold);
     // a listener of the event may have withdrawn the last request, and with it the claim
-    return this.#grant === grant ? this.#afterRelease(grant, isHeld, settings.cacheMs, now) : isHeld;
+    return this.#state === grant ? this.#afterRelease(grant, isHeld, settings.cacheMs, now) : isHeld;
   }
 
   /** The holder has released the lock: hands the grant on, keeps it, or ends it. */
@@ -345,11 +368,10 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
 
   /** In strict order: the queue of the successor takes the grant over, and its own claim, which waits, is withdrawn. */
   #passTo(successor: LocalQueue, grant: Grant, now: number): void {
-    const ownClaim = successor.#pendingClaim as ActiveClaim;
-    this.#grant = null;
+    const { activeClaim: ownClaim } = successor.#state as PendingClaim;
+    this.#state = NONE;
     grant.activeClaim.listener = successor;
-    successor.#pendingClaim = null;
-    successor.#grant = grant;
+    successor.#state = grant;
     this.context.engine.release(ownClaim, now);
   }
 
@@ -412,9 +434,9 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   #createGrant(activeClaim: ActiveClaim, now: number): Grant {
-    this.#pendingClaim = null;
-    this.#grant = new Grant(this.context, this.#kind, this.#name, activeClaim, now);
-    return this.#grant;
+    const grant = new Grant(this.context, this.#kind, this.#name, activeClaim, now);
+    this.#state = grant;
+    return grant;
   }
 
   #grantNext(grant: Grant, now: number, isHandoff = false): void {
@@ -457,16 +479,17 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
 
   /** The claim is not the one of this queue any more. */
   #leaveGrant(grant: Grant): void {
-    this.#grant = null;
+    this.#state = NONE;
     grant.end();
   }
 
-  get #hasClaim(): boolean {
-    return this.#pendingClaim !== null || this.#grant !== null;
+  get #pendingClaim(): ActiveClaim | null {
+    return this.#state.status === "pending" ? this.#state.activeClaim : null;
   }
 
-  get #isIdle(): boolean {
-    return this.#grant?.status === "idle";
+  get #grant(): Grant | null {
+    const state = this.#state;
+    return state.status === "none" || state.status === "pending" ? null : state;
   }
 
   get #key(): string {
@@ -486,11 +509,11 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
 
   #removeWaiter(waiter: Waiter): void {
     this.#removeFromList(waiter);
-    if (this.#waiters.size > 0 || (this.#grant !== null && this.#grant.status !== "between")) return;
-    const activeClaim = this.#pendingClaim ?? this.#grant?.activeClaim;
-    this.#pendingClaim = null;
-    if (this.#grant !== null) this.#leaveGrant(this.#grant);
-    if (activeClaim !== undefined) this.context.engine.release(activeClaim);
+    const state = this.#state;
+    if (this.#waiters.size > 0 || state.status === "used" || state.status === "idle") return;
+    if (state.status === "between") this.#leaveGrant(state);
+    this.#state = NONE;
+    if (state.status !== "none") this.context.engine.release(state.activeClaim);
     this.#startNext();
   }
 
@@ -520,7 +543,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     if (settings.isNullIfBusy === true) return this.withdraw(waiter, null);
     let localAhead = this.#grant?.holder == null ? 0 : 1;
     for (let ahead = waiter.previous; ahead !== null; ahead = ahead.previous) localAhead++;
-    const activeClaim = this.#pendingClaim ?? this.#grant?.activeClaim ?? null;
+    const activeClaim = this.#state.status === "none" ? null : this.#state.activeClaim;
     // start the lookup before the claim's own entry is released, so that it counts the claims ahead of it
     const error = createTimeoutError(this.context.queueReader, { target, activeClaim, localAhead, waitedMs });
     this.#removeWaiter(waiter);

@@ -27,7 +27,9 @@ export function isEachExclusive(locks: readonly LockSpec[]): boolean {
   return locks.every(isExclusive);
 }
 
-/** Merges lock specs and sorts them by key. Equal specs of one key count once; null if a key has two different specs. */
+/**
+ * Merges lock specs and sorts them by key. Equal specs of one key count once; null if a key has two different specs.
+ */
 export function mergeSpecs(specLists: readonly LockSpecs[]): LockSpecs | null {
   const byKey = new Map<string, LockSpec>();
   for (const spec of specLists.flat()) {

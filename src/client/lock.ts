@@ -1,4 +1,7 @@
-/** The result of an acquire: a handle on one local hold, or on several if the store takes keys one by one or some were joined. */
+/**
+ * The result of an acquire: a handle on one local hold, or on several if the store takes keys one by one or some were
+ * joined.
+ */
 
 // The types of programs that compile without it, as by default, would lack AsyncDisposable.
 /// <reference lib="esnext.disposable" preserve="true" />
@@ -21,8 +24,8 @@ export interface LockGrant {
   /** The fencing token of this key. */
   readonly token: bigint;
   /**
-   * true: the lock has all permits that its limit allows: a mutex, a writer, or a whole semaphore, which no other lock with this
-   * limit is held beside. false: a reader, or some permits of a semaphore, beside which others may be held.
+   * true: the lock has all permits that its limit allows: a mutex, a writer, or a whole semaphore, which no other lock
+   * with this limit is held beside. false: a reader, or some permits of a semaphore, beside which others may be held.
    */
   readonly isExclusive: boolean;
 }
@@ -32,22 +35,27 @@ export interface Lock extends AsyncDisposable {
   /** The keys, without the client's prefix, in key order. */
   readonly keys: readonly string[];
   /**
-   * The fencing token: rises with every holder of these keys. Send it with every write, and let the resource refuse lower
-   * ones. For several keys it is the highest of their tokens; these differ only if the store cannot claim several keys at
-   * once, or if some keys were joined.
+   * The fencing token: rises with every holder of these keys. Send it with every write, and let the resource refuse
+   * lower ones. For several keys it is the highest of their tokens; these differ only if the store cannot claim several
+   * keys at once, or if some keys were joined.
    * @throws UnsupportedError on a store without fencing
    */
   readonly token: bigint;
   /** The token for one of several keys. @throws TypeError if the key is not among `keys`; UnsupportedError */
   tokenOf(key: string): bigint;
-  /** The grant of each key, in key order: key, token, and whether it excludes others. @throws UnsupportedError like `token` */
+  /**
+   * The grant of each key, in key order: key, token, and whether it excludes others. @throws UnsupportedError like
+   * `token`
+   */
   readonly grants: readonly LockGrant[];
   /**
    * Aborted with a LockLostError as soon as the lock is no longer certainly held. Created when first read. With
    * `renew: false` no timer watches the lease: call throwIfLost().
    */
   readonly signal: AbortSignal;
-  /** @throws LockLostError if the lease has ended by this process's clocks, even before the timer has aborted the signal */
+  /**
+   * @throws LockLostError if the lease has ended by this process's clocks, even before the timer has aborted the signal
+   */
   throwIfLost(): void;
   /** Runs fn as if inside using(): nested requests for these keys join this lock. */
   run<T>(fn: () => PromiseLike<T>): Promise<T>;
@@ -55,22 +63,26 @@ export interface Lock extends AsyncDisposable {
   /** The milliseconds left of the lease by this process's clock, minus a safety margin; 0 when lost. */
   readonly remainingMs: number;
   /**
-   * Stops renewing and returns a secret reference with which attach() continues the lock in any process. The lease, full or
-   * of length `ttl`, is no longer renewed. @throws UnsupportedError inside using(), for ttl "session", on session-only
-   * stores, or if another request has joined the lock; LockLostError; TypeError; StoreError if the store did not confirm:
-   * then this client still holds the lock, except with `ttl`, where it gives the lock up and the lease expires
+   * Stops renewing and returns a secret reference with which attach() continues the lock in any process. The lease,
+   * full or of length `ttl`, is no longer renewed. @throws UnsupportedError inside using(), for ttl "session", on
+   * session-only stores, or if another request has joined the lock; LockLostError; TypeError; StoreError if the store
+   * did not confirm: then this client still holds the lock, except with `ttl`, where it gives the lock up and the lease
+   * expires
    */
   detach(options?: DetachOptions): Promise<string>;
   /**
    * Releases the lock: true if it was held until now, false if it had been lost. Never throws for a loss; a second call
-   * returns the first result. Settles at once if requests of this client wait for the lock; else when the store has answered
-   * or, if it cannot be reached, when the claim's lease has certainly expired there; after 0.75 s if nothing else keeps the
-   * process alive.
+   * returns the first result. Settles at once if requests of this client wait for the lock; else when the store has
+   * answered or, if it cannot be reached, when the claim's lease has certainly expired there; after 0.75 s if nothing
+   * else keeps the process alive.
    */
   release(): Promise<boolean>;
 }
 
-/** What was done with the handle; its lock may have been lost in each of these states. transferred: detached, or given up. */
+/**
+ * What was done with the handle; its lock may have been lost in each of these states. transferred: detached, or given
+ * up.
+ */
 type HandleState =
   | { readonly kind: "held" }
   | { readonly kind: "releasing" }
@@ -113,7 +125,9 @@ export class LockHandle implements Lock {
     return this.#localHolds;
   }
 
-  /** The event fields of its request. If requests were joined, or the store takes keys one by one, those of the first. */
+  /**
+   * The event fields of its request. If requests were joined, or the store takes keys one by one, those of the first.
+   */
   describe(): LockEvent {
     const [localHold] = this.#localHolds;
     return { ...localHold.queue.context.queueEvents.describe(localHold), keys: this.keys };

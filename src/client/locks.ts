@@ -27,7 +27,8 @@ export interface Lockable<Extra = unknown> {
   /**
    * Waits for the lock.
    * @throws TypeError for wrong options; LockTimeoutError after `wait`; the signal's reason on abort; DeadlockError;
-   * StoreError if the store could not be reached before the wait ended; StoreRefusedError; UnsupportedError; ClosedError
+   * StoreError if the store could not be reached before the wait ended; StoreRefusedError; UnsupportedError;
+   * ClosedError
    */
   acquire(options?: AcquireOptions & Extra): Promise<Lock>;
   /** Returns the lock if it is free now, else null; tries once. @throws as acquire(), but never LockTimeoutError */
@@ -56,15 +57,15 @@ export interface Locks extends AsyncDisposable {
   /** At most `limit` permits of the key are held at once; each acquire takes `permits`, default 1. Never re-entrant. */
   semaphore(key: string, limit: number): Lockable<{ readonly permits?: number }>;
   /**
-   * Locks up to 128 keys at once, given one by one or as a list. They are acquired in key order, so that such requests never
-   * deadlock each other.
+   * Locks up to 128 keys at once, given one by one or as a list. They are acquired in key order, so that such requests
+   * never deadlock each other.
    */
   all(...targets: readonly (string | Lockable)[]): Lockable;
   all(targets: readonly (string | Lockable)[]): Lockable;
   /**
    * Returns a function that runs `fn` under a lock, each time it is called. `key` is a template with references to the
-   * arguments ("order:#{orderId}", "order:#{order.id}", "order:#{0}") or a function of them; an array of these is several locks.
-   * The running function reaches its lock by currentLock().
+   * arguments ("order:#{orderId}", "order:#{order.id}", "order:#{0}") or a function of them; an array of these is
+   * several locks. The running function reaches its lock by currentLock().
    * @throws TypeError if an argument is wrong, or a reference names no parameter of `fn`
    */
   wrap<This, Args extends readonly unknown[], Result>(
@@ -77,34 +78,41 @@ export interface Locks extends AsyncDisposable {
     fn: (this: This, ...args: Args) => Result | PromiseLike<Result>,
   ): (this: This, ...args: Args) => Promise<Result>;
   /**
-   * Returns a candidate for the leadership of a name: `for await (const term of locks.leader(name))` waits, and runs its body
-   * once for each term. The leader holds the exclusive lock on the key `name`.
+   * Returns a candidate for the leadership of a name: `for await (const term of locks.leader(name))` waits, and runs
+   * its body once for each term. The leader holds the exclusive lock on the key `name`.
    * @throws TypeError for a wrong name or option, or if the client has `renew: false`
    */
   leader(name: string, options?: LeaderOptions): Election;
   /**
-   * Continues a detached lock in this client. Another client that attaches the same reference holds the lock, too. @throws TypeError for a damaged reference; UnsupportedError if this client
-   * already holds the lock; LockLostError with the reason; StoreError
+   * Continues a detached lock in this client. Another client that attaches the same reference holds the lock, too.
+   * @throws TypeError for a damaged reference; UnsupportedError if this client already holds the lock; LockLostError
+   * with the reason; StoreError
    */
   attach(reference: string): Promise<Lock>;
   /** Is this key held in the current async flow? */
   holds(key: string): boolean;
   /** The abilities of the store; null until it has been opened, by connect() or the first request. */
   readonly traits: Traits | null;
-  /** Lists at most 1,000 live claims with a key that starts with prefix: fronts of queues first. May be a little stale. */
+  /**
+   * Lists at most 1,000 live claims with a key that starts with prefix: fronts of queues first. May be a little stale.
+   */
   list(prefix?: string): Promise<readonly ClaimInfo[]>;
   /** Releases all locks of this client, which stays usable. Their holders lose them with reason "released". */
   releaseAll(): Promise<void>;
   /**
-   * Revokes the lock on key from the holder with this token. The holder cannot renew any more and loses the lock with reason
-   * "revoked", but the key stays locked until the holder releases it or its lease ends; with `now` it is free at once. True
-   * if the key was held with that token.
-   * @throws TypeError; UnsupportedError if the store cannot revoke; StoreError if it failed, StoreRefusedError if it refused
+   * Revokes the lock on key from the holder with this token. The holder cannot renew any more and loses the lock with
+   * reason "revoked", but the key stays locked until the holder releases it or its lease ends; with `now` it is free at
+   * once. True if the key was held with that token.
+   * @throws TypeError; UnsupportedError if the store cannot revoke; StoreError if it failed, StoreRefusedError if it
+   * refused
    */
   revoke(key: string, token: bigint, options?: RevokeOptions): Promise<boolean>;
   /** Adds a listener for an event of this client; see LockEvents. */
   on<E extends keyof LockEvents>(event: E, listener: (detail: LockEvents[E]) => void): Disposable;
-  /** Rejects waiting requests with ClosedError, releases all locks (waiting for the store at most 5 s) and closes the connection. */
+  /**
+   * Rejects waiting requests with ClosedError, releases all locks (waiting for the store at most 5 s) and closes the
+   * connection.
+   */
   close(): Promise<void>;
 }
 
@@ -117,7 +125,10 @@ export function createLocks(driver: Driver, options?: LocksOptions): Locks {
   return bindLocks(new Client(driver, parseClientOptions(options), Math.random));
 }
 
-/** Returns the Locks of a client. Internal: connect() opens the client first, and the simulator has its own random source. */
+/**
+ * Returns the Locks of a client. Internal: connect() opens the client first, and the simulator has its own random
+ * source.
+ */
 export function bindLocks(client: Client): Locks {
   const { settings, flowHolds } = client;
   const { prefix } = settings;
@@ -180,8 +191,8 @@ export function bindLocks(client: Client): Locks {
 const INTERCEPTORS = Symbol.for("holdfast.interceptors");
 
 /**
- * Runs `interceptor` around each function that using(), wrap() or @locked() of these locks calls, for example to set a tracing
- * context. An error of it becomes that of the call. The Disposable removes it.
+ * Runs `interceptor` around each function that using(), wrap() or @locked() of these locks calls, for example to set a
+ * tracing context. An error of it becomes that of the call. The Disposable removes it.
  * @throws TypeError if an argument is wrong
  */
 export function intercept(locks: Locks, interceptor: Interceptor): Disposable {
@@ -269,8 +280,8 @@ class BoundLockable<Extra> implements Lockable<Extra> {
 }
 
 /**
- * An error of fn takes precedence; a loss is thrown even if fn succeeded. One function with one promise, since each promise
- * more costs as much as a tenth of a lock in memory.
+ * An error of fn takes precedence; a loss is thrown even if fn succeeded. One function with one promise, since each
+ * promise more costs as much as a tenth of a lock in memory.
  */
 async function runWithLock<T>(
   flowHolds: FlowHolds,

@@ -4,7 +4,9 @@ import { safeListener } from "../errors.ts";
 
 type LogMethod = (fields: Readonly<Record<string, unknown>>, message: string) => void;
 
-/** A logger as pino has it; `console` fits, too. A method that throws causes a process warning and has no other effect. */
+/**
+ * A logger as pino has it; `console` fits, too. A method that throws causes a process warning and has no other effect.
+ */
 export interface ClientLogger {
   debug: LogMethod;
   info: LogMethod;

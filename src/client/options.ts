@@ -27,8 +27,8 @@ export type QueueKind = "shared" | "strict" | "alone";
 /** The options of acquire(). */
 export interface AcquireOptions {
   /**
-   * The longest wait; then LockTimeoutError. 0: tries once and does not queue, as tryAcquire() does, but a busy lock is a
-   * LockTimeoutError, which names its holder, and not null. Default: the client's `wait`, else for ever.
+   * The longest wait; then LockTimeoutError. 0: tries once and does not queue, as tryAcquire() does, but a busy lock is
+   * a LockTimeoutError, which names its holder, and not null. Default: the client's `wait`, else for ever.
    */
   readonly wait?: Duration | undefined;
   /**
@@ -41,22 +41,27 @@ export interface AcquireOptions {
   readonly signal?: AbortSignal | undefined;
   /** Shown in lists of locks. Default: `user@host pid 4121 (program)`. */
   readonly label?: string | undefined;
-  /** After this time the lock is lost, and its signal is aborted with reason "maxHold". Default: the client's `maxHold`. */
+  /**
+   * After this time the lock is lost, and its signal is aborted with reason "maxHold". Default: the client's `maxHold`.
+   */
   readonly maxHold?: Duration | undefined;
   /**
-   * "process": a holder in this client may hand the lock off to it, before requests of other processes that came earlier.
-   * "strict": the request is served in order of arrival, and has a claim of its own, which is listed while it waits. If the
-   * client's order is "process", that claim is not handed off. Default: the client's `order`.
+   * "process": a holder in this client may hand the lock off to it, before requests of other processes that came
+   * earlier.
+   * "strict": the request is served in order of arrival, and has a claim of its own, which is listed while it waits and
+   * is never handed off.
+   * Default: the client's `order`; a client in strict order hands its locks on in that order.
    */
   readonly order?: LockOrder | undefined;
   /**
-   * How long this client keeps the lock after its last release here: a later request here takes it without a call, until
-   * another process wants it. After a crash others wait for the lease. Exclusive locks only: readers and semaphores ignore
-   * it. 0: not at all. Default: the client's `cache`.
+   * How long this client keeps the lock after its last release here: a later request here takes it without a call,
+   * until another process wants it. After a crash others wait for the lease. Exclusive locks only: readers and
+   * semaphores ignore it. 0: not at all. Default: the client's `cache`.
    */
   readonly cache?: Duration | undefined;
   /**
-   * What stands for the keys in events, metrics and spans, the same for many keys: "order:#{orderId}". Default: none; for wrap() and
+   * What stands for the keys in events, metrics and spans, the same for many keys: "order:#{orderId}". Default: none;
+   * for wrap() and
    * @locked() the templates of their keys.
    */
   readonly keyTemplate?: string | undefined;
@@ -76,8 +81,8 @@ export interface LocksOptions {
   /** Added in front of every key at the store; the keys that this client shows do not contain it. Default: none. */
   readonly prefix?: string | undefined;
   /**
-   * "process": while other processes wait for a lock, the requests of this client hold it in turn for 10 ms, without a call.
-   * "strict": all requests of all processes are served in order of arrival. Default "process".
+   * "process": while other processes wait for a lock, the requests of this client hold it in turn for 10 ms, without a
+   * call. "strict": all requests of all processes are served in order of arrival. Default "process".
    */
   readonly order?: LockOrder | undefined;
   /** The default for the `cache` of every acquire. Default 0. */
@@ -86,11 +91,14 @@ export interface LocksOptions {
   readonly reentrant?: boolean | undefined;
   /** The default for the `maxHold` of every acquire. Default: never. */
   readonly maxHold?: Duration | undefined;
-  /** false: no renewal and no timer while a lock is held, for short-lived functions; the lease lasts `ttl`. Default true. */
+  /**
+   * false: no renewal and no timer while a lock is held, for short-lived functions; the lease lasts `ttl`. Default
+   * true.
+   */
   readonly renew?: boolean | undefined;
   /**
-   * Receives what happens to locks and to the store, and warnings: a logger such as pino's, or console. For connect() also the
-   * warnings of the driver. Default: none; warnings are process warnings.
+   * Receives what happens to locks and to the store, and warnings: a logger such as pino's, or console. For connect()
+   * also the warnings of the driver. Default: none; warnings are process warnings.
    */
   readonly logger?: ClientLogger | undefined;
   /** The clock; tests replace it. */
@@ -103,7 +111,8 @@ export interface ConnectOptions extends LocksOptions {
   readonly connectTimeout?: Duration | undefined;
   /**
    * The credential for a Holdfast server, or a function that returns it. The function is called for each connection, so
-   * the credential may change. Default: HOLDFAST_CREDENTIAL, or the content of the file HOLDFAST_CREDENTIAL_FILE; else none.
+   * the credential may change. Default: HOLDFAST_CREDENTIAL, or the content of the file HOLDFAST_CREDENTIAL_FILE; else
+   * none.
    */
   readonly credential?: string | (() => string) | undefined;
 }
@@ -111,8 +120,8 @@ export interface ConnectOptions extends LocksOptions {
 /** The options of detach(). */
 export interface DetachOptions {
   /**
-   * How long the lock stays held from now on. Attaching it restarts its full lease. At most the lock's own ttl, which is the
-   * default.
+   * How long the lock stays held from now on. Attaching it restarts its full lease. At most the lock's own ttl, which
+   * is the default.
    */
   readonly ttl?: Duration | undefined;
 }
@@ -157,8 +166,9 @@ interface HandoffLimits {
 }
 
 /**
- * What others wait for is a time, so the time protects them; the number only ends grants of very short sections early, since
- * unused tokens are skipped, and where the store does not recall each is a microsecond of its clock (decisions 0004 and 0048).
+ * What others wait for is a time, so the time protects them; the number only ends grants of very short sections early,
+ * since unused tokens are skipped, and where the store does not recall each is a microsecond of its clock (decisions
+ * 0004 and 0048).
  */
 const HANDOFF_LIMITS: HandoffLimits = { holders: 256, ms: 10 };
 
@@ -286,8 +296,7 @@ export function toClaimSettings(
 
 function toQueueKind(order: LockOrder | undefined, clientKind: QueueKind): QueueKind {
   if (order === undefined) return clientKind;
-  if (order === "process") return "shared";
-  return clientKind === "strict" ? "strict" : "alone";
+  return order === "process" ? "shared" : "alone";
 }
 
 /** Infinity: no limit. */

@@ -2,12 +2,13 @@
  * Reads the queues of keys, to name the holder in errors. Errors are for people, so these lookups must not cost a lock,
  * however many waits end at once (decision 0029):
  *
- * - At most one lookup per key is in flight, and callers share it. Its result is reused for as long as the lookup took, so
- *   that a slow store spends at most half of the time on lookups of one key. A fresh lookup (`isFresh`, for the leader of an
- *   election) shares none that was sent before: the program may know already that the result of that one is outdated.
- * - At most MAX_IN_FLIGHT lookups are in flight for all keys. Only these few small requests can be sent before the releases
- *   of the claims whose entries they should still see; all others follow those releases. The renewals of a turn are sent
- *   before any lookup.
+ * - At most one lookup per key is in flight, and callers share it. Its result is reused for as long as the lookup took,
+ *   so that a slow store spends at most half of the time on lookups of one key. A fresh lookup (`isFresh`, for the
+ *   leader of an election) shares none that was sent before: the program may know already that the result of that one
+ *   is outdated.
+ * - At most MAX_IN_FLIGHT lookups are in flight for all keys. Only these few small requests can be sent before the
+ *   releases of the claims whose entries they should still see; all others follow those releases. The renewals of a
+ *   turn are sent before any lookup.
  * - Every lookup ends at its timeout, whether answered, in flight or not sent yet, and sends nothing afterwards.
  */
 

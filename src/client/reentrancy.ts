@@ -1,6 +1,7 @@
 /**
- * Re-entrancy by async context (decision 0007): the locks held in an async flow. Only using() and lock.run() enter a context,
- * since on Node 20 and 22 the first entry makes every later await of the process slower. acquire() alone never enters one.
+ * Re-entrancy by async context (decision 0007): the locks held in an async flow. Only using() and lock.run() enter a
+ * context, since on Node 20 and 22 the first entry makes every later await of the process slower. acquire() alone never
+ * enters one.
  */
 
 import { AsyncLocalStorage } from "node:async_hooks";
@@ -9,7 +10,9 @@ import { ALL_PERMITS } from "../spi/driver.ts";
 import { adoptThenable } from "../util/thenable.ts";
 import type { LocalHold } from "./local-hold.ts";
 
-/** The locks of a flow, innermost frame first. Created when a lock is held, so that parallel requests cannot share it. */
+/**
+ * The locks of a flow, innermost frame first. Created when a lock is held, so that parallel requests cannot share it.
+ */
 export interface FlowFrame {
   readonly localHolds: readonly LocalHold[];
   readonly outer: FlowFrame | null;
@@ -22,9 +25,9 @@ export interface FlowHold {
 }
 
 /**
- * How a request relates to what its flow holds on the same key. A flow hold: it covers the request (reading or writing inside
- * writing, reading inside reading). separate: the request needs a claim of its own, for semaphore permits that fit beside the
- * held ones. deadlock: it would wait for its own flow.
+ * How a request relates to what its flow holds on the same key. A flow hold: it covers the request (reading or writing
+ * inside writing, reading inside reading). separate: the request needs a claim of its own, for semaphore permits that
+ * fit beside the held ones. deadlock: it would wait for its own flow.
  */
 export function resolveNesting<H extends { readonly spec: LockSpec }>(
   flowHolds: readonly H[],

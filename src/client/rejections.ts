@@ -22,7 +22,9 @@ export function lateError(storeName: string, keys: readonly string[]): LockError
   return new StoreError(`${storeName} answered too late for ${formatKeys(keys)}`, { keys });
 }
 
-/** For a request that does not wait: why its claim is not granted, although its keys may be free; null: they are busy. */
+/**
+ * For a request that does not wait: why its claim is not granted, although its keys may be free; null: they are busy.
+ */
 export function notBusyError(activeClaim: ActiveClaim, keys: readonly string[], now: number): LockError | null {
   if (isFailing(activeClaim)) return failedError(activeClaim, keys);
   const pause = activeClaim.currentPause(now);

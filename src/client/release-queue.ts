@@ -1,13 +1,13 @@
 /**
- * Sends each release until it is answered, or until the store has certainly dropped the claim: one ttl after the claim's last
- * `claim` or `renew` call was sent. A session claim is not dropped while its session lives: after that time its callback
- * receives null (unknown), and the release is still repeated.
+ * Sends each release until it is answered, or until the store has certainly dropped the claim: one ttl after the
+ * claim's last `claim` or `renew` call was sent. A session claim is not dropped while its session lives: after that
+ * time its callback receives null (unknown), and the release is still repeated.
  *
- * A process that has nothing else to do waits for the answers for a moment only: then the callbacks receive null, and the claims
- * end with their leases. One that lives on repeats the releases.
+ * A process that has nothing else to do waits for the answers for a moment only: then the callbacks receive null, and
+ * the claims end with their leases. One that lives on repeats the releases.
  *
- * Invariant: "did not exist" counts only as the answer to a release that was sent once. A repeated release finds no claim
- * if the first one succeeded and only its answer was lost.
+ * Invariant: "did not exist" counts only as the answer to a release that was sent once. A repeated release finds no
+ * claim if the first one succeeded and only its answer was lost.
  */
 
 import { ATTEMPTS_PER_LEASE } from "../claim/lease-shares.ts";
@@ -29,7 +29,9 @@ const KEEP_ALIVE_MS = 750;
 /** The most claims in one renew or release call. */
 export const MAX_BATCH = 500;
 
-/** Receives whether the claim still existed at the store; null: the store never answered, or its answer proves nothing. */
+/**
+ * Receives whether the claim still existed at the store; null: the store never answered, or its answer proves nothing.
+ */
 export type ReleaseCallback = (existed: boolean | null) => void;
 
 /** A claim that is being released. */
@@ -98,7 +100,10 @@ export class ReleaseQueue {
     return release;
   }
 
-  /** Sends the collected releases. Called before a new claim is sent, which would otherwise queue behind the released one. */
+  /**
+   * Sends the collected releases. Called before a new claim is sent, which would otherwise queue behind the released
+   * one.
+   */
   flush(): void {
     if (this.#pending.length === 0) return;
     const releases = this.#pending;
@@ -249,7 +254,9 @@ export class ReleaseQueue {
     exitListeners.add(this.#giveUp);
   }
 
-  /** The process has nothing else to do, unless code waits for these releases. They are still repeated if it lives on. */
+  /**
+   * The process has nothing else to do, unless code waits for these releases. They are still repeated if it lives on.
+   */
   readonly #giveUp = (): void => {
     for (const pending of [...this.#inFlight]) {
       pending.onReleased(null);

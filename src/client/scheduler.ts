@@ -1,4 +1,6 @@
-/** The client's one timer, and the tasks that wait for it. Runs no task by itself: the engine does when the timer fires. */
+/**
+ * The client's one timer, and the tasks that wait for it. Runs no task by itself: the engine does when the timer fires.
+ */
 
 import type { Clock, Timer } from "../util/clock.ts";
 import type { HeapItem } from "../util/deadline-heap.ts";
@@ -25,7 +27,10 @@ export class Scheduler implements TimerClock {
   readonly #clock: Clock;
   readonly #tasks = new DeadlineHeap<ScheduledTask>();
   readonly #timer: Timer;
-  /** Live claims, recent releases, and other work that code waits for: while there are any, the timer keeps the process alive. */
+  /**
+   * Live claims, recent releases, and other work that code waits for: while there are any, the timer keeps the process
+   * alive.
+   */
   #refs = 0;
 
   constructor(clock: Clock, onTimer: () => void) {
@@ -85,7 +90,10 @@ export class Scheduler implements TimerClock {
     return withTimeout(this, timeoutMs, work, onTimeout).finally(() => this.unref());
   }
 
-  /** Settles like the call to the store, or rejects if it takes longer than timeoutMs. Keeps the process alive meanwhile. */
+  /**
+   * Settles like the call to the store, or rejects if it takes longer than timeoutMs. Keeps the process alive
+   * meanwhile.
+   */
   waitForCall<T>(timeoutMs: number, call: () => Promise<T>): Promise<T> {
     return this.waitFor(rejectOnThrow(call), timeoutMs, () =>
       Promise.reject(new Error("the store did not answer in time")),

@@ -1,6 +1,6 @@
 /**
- * Detects whether the store answers and whether its clock steps, and emits an event at each change. A refusal counts as an
- * answer. A failed call does not count if the same shard of the store has answered after the call was sent.
+ * Detects whether the store answers and whether its clock steps, and emits an event at each change. A refusal counts as
+ * an answer. A failed call does not count if the same shard of the store has answered after the call was sent.
  */
 
 import { isFatalError } from "../errors.ts";

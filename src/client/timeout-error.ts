@@ -20,7 +20,10 @@ interface EndedWait {
   readonly waitedMs: number;
 }
 
-/** Creates the error for a wait that has ended. Never rejects: if the store cannot be reached, the error names no holder. */
+/**
+ * Creates the error for a wait that has ended. Never rejects: if the store cannot be reached, the error names no
+ * holder.
+ */
 export async function createTimeoutError(queueReader: QueueReader, wait: EndedWait): Promise<LockTimeoutError> {
   const { target, activeClaim, waitedMs } = wait;
   const { keys } = target;

@@ -1,6 +1,6 @@
 /**
- * The highest tokens that this client has seen. They are sent as the floors of claims, so that a store that lost its counters
- * cannot grant lower ones. Bounded; no other memory is kept for an idle key.
+ * The highest tokens that this client has seen. They are sent as the floors of claims, so that a store that lost its
+ * counters cannot grant lower ones. Bounded; no other memory is kept for an idle key.
  */
 
 import type { LockSpec } from "../spi/driver.ts";
@@ -17,8 +17,9 @@ export interface TokenFloors {
 /** @param isNeeded false if the store lives in this process, and so cannot lose tokens that this process has seen */
 export function createTokenFloors(isNeeded: boolean): TokenFloors {
   if (!isNeeded) return { floor: () => 0n, record: () => undefined };
-  // Two generations instead of one map in order of use: moving a key to the end of a Map leaves a hole at its front, and a
-  // search for the oldest key walks over all holes. A key may be in both maps; `recent` then has its highest token.
+  // Two generations instead of one map in order of use: moving a key to the end of a Map leaves a hole at its front,
+  // and a search for the oldest key walks over all holes. A key may be in both maps; `recent` then has its highest
+  // token.
   let recent = new Map<string, bigint>();
   let older = recent;
   const lastToken = (key: string): bigint => recent.get(key) ?? older.get(key) ?? 0n;

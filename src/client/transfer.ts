@@ -62,7 +62,9 @@ export async function detach(lock: DetachableLock, options: DetachOptions = {}):
   return reference;
 }
 
-/** Returns a lock's secret reference without detaching it: for the command line, which passes it to its child process. */
+/**
+ * Returns a lock's secret reference without detaching it: for the command line, which passes it to its child process.
+ */
 export function toReference(lock: object): string {
   if (!("localHolds" in lock)) throw new TypeError("lock must come from acquire()");
   const { localHolds } = lock as DetachableLock;
@@ -90,9 +92,9 @@ function parseTtlOption(options: DetachOptions, { localHolds }: DetachableLock):
 }
 
 /**
- * Detaches with newTtlMs of the lease left, counted from now. Repeats the call until the store confirms it, each time with
- * the remainder. It stops at the earlier end of both leases, so the lock is never assumed longer than the store keeps it,
- * whichever of the calls the store has received.
+ * Detaches with newTtlMs of the lease left, counted from now. Repeats the call until the store confirms it, each time
+ * with the remainder. It stops at the earlier end of both leases, so the lock is never assumed longer than the store
+ * keeps it, whichever of the calls the store has received.
  */
 async function detachWithTtl(
   engine: Engine,
@@ -179,7 +181,10 @@ export async function attach(context: ClientContext, reference: unknown): Promis
 
 /** Attaches one detached claim. The client holds it once the store has confirmed it. */
 class AttachAttempt implements ClaimListener {
-  /** Rejects with LockLostError and the reason, or with StoreError if the store did not answer for the length of the lease. */
+  /**
+   * Rejects with LockLostError and the reason, or with StoreError if the store did not answer for the length of the
+   * lease.
+   */
   readonly result: Promise<LocalHold>;
   readonly #context: ClientContext;
   readonly #keys: readonly string[];

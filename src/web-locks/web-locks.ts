@@ -22,7 +22,10 @@ export function webLocks(locks: Locks): WebLockManager {
 
 /** What list() of the locks returns at most. */
 const MAX_LISTED = 1_000;
-/** Of this API: no other request shares its claim at the store. */
+/**
+ * Of this API: no other request shares its claim at the store, nor gets it by a hand-off. Otherwise a steal would revoke a
+ * lock of this client as one of another client, and the store would grant it to a request that the steal is to overtake.
+ */
 const OWN_CLAIM = { order: "strict" } as const;
 
 class LocksManager implements WebLockManager {

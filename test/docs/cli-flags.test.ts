@@ -4,8 +4,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { ANCESTORS_VARIABLE } from "../../src/cli/commands/run/inherited-locks.ts";
 import { NESTED_RUN_VARIABLE } from "../../src/cli/commands/run/nested-runs.ts";
+import { ANCESTORS_VARIABLE } from "../../src/cli/commands/run/outer-locks.ts";
 import { createServeOptions } from "../../src/cli/commands/serve/settings.ts";
 import { builtFile } from "../support/built-file.ts";
 

@@ -219,7 +219,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a request that does not wait is busy while the first call of another one is under way",
     file: "src/client/local-queue.ts",
-    find: "if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#refuse(",
+    find: "if (pendingClaim === null || !isAsking(pendingClaim)) this.#refuse(",
     replace: "this.#refuse(",
     tests: "test/unit/client/unanswered-tries.test.ts",
   },
@@ -447,8 +447,9 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "an aborted request that leaves its claim behind",
     file: "src/client/local-queue.ts",
-    find: "if (activeClaim !== undefined) this.context.engine.release(activeClaim);",
-    replace: 'if (activeClaim?.state.status === "asking") this.context.engine.release(activeClaim);',
+    find: 'if (state.status !== "none") this.context.engine.release(state.activeClaim);',
+    replace:
+      'if (state.status !== "none" && state.activeClaim.state.status === "asking") this.context.engine.release(state.activeClaim);',
   },
   {
     name: "a wait that ends early",

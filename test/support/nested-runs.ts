@@ -8,7 +8,7 @@ import { until } from "./until.ts";
 /**
  * Kills the wrapper of a nested run, whose command ignores TERM, while another run waits for the key of the outer run: it
  * must not work beside the nested command. `after`: what the outer command, a shell, does then; "": it is the wrapper itself.
- * `watchdogSignal`: what the watchdog of the nested run gets before; then the command ends by itself.
+ * `watchdogSignal`: what the watchdog of the nested run gets before; then the command ends by itself, a second after its wrapper.
  */
 export async function expectNoOverlap(
   sandbox: CliSandbox,
@@ -18,7 +18,8 @@ export async function expectNoOverlap(
   env: Readonly<Record<string, string>> = {},
   watchdogSignal?: NodeJS.Signals,
 ): Promise<void> {
-  const loop = watchdogSignal === undefined ? "while :; do sleep 0.05; done" : "sleep 3";
+  const loop =
+    watchdogSignal === undefined ? "while :; do sleep 0.05; done" : "while kill -0 $PPID; do sleep 0.05; done; sleep 1";
   const script = `trap "" TERM; echo $$ $PPID; ${loop}`;
   const nested = `${process.execPath} ${PROGRAM} run ${innerKey} --grace 1s -- sh -c '${script}'`;
   const command = ["sh", "-c", after === "" ? `exec ${nested}` : `${nested}${after}`];

@@ -1,6 +1,6 @@
 /**
- * `holdfast completion SHELL` prints a script for the shell. The script calls the hidden command `holdfast complete` with the
- * words before the cursor, and that prints what may follow them.
+ * `holdfast completion SHELL` prints a script for the shell. The script calls the hidden command `holdfast complete`
+ * with the words before the cursor, and that prints what may follow them.
  */
 
 import type { Command } from "commander";
@@ -9,7 +9,10 @@ import { printLine } from "../output.ts";
 /** A supported shell. */
 export type Shell = keyof typeof SCRIPTS;
 
-/** The words after -- are another command. Where nothing may follow, bash and fish complete the names of files by themselves. */
+/**
+ * The words after -- are another command. Where nothing may follow, bash and fish complete the names of files by
+ * themselves.
+ */
 const SCRIPTS = {
   bash: `# bash completion for holdfast; in ~/.bashrc: eval "$(holdfast completion bash)"
 _holdfast() {

@@ -1,6 +1,6 @@
 /**
- * `holdfast acquire`, `renew`, `release` and `check`: pass a lock from one process to another as a reference. Each refusal
- * has a reason, and the exit code of a lost lock.
+ * `holdfast acquire`, `renew`, `release` and `check`: pass a lock from one process to another as a reference. Each
+ * refusal has a reason, and the exit code of a lost lock.
  */
 
 import { readSync } from "node:fs";
@@ -144,26 +144,27 @@ async function releaseRevoked(error: unknown, parts: readonly DetachedClaim[], s
   });
 }
 
-/** Checks whether the lock of a reference is still held; changes nothing. @throws CommandError lost (123) with the reason */
+/**
+ * Checks whether the lock of a reference is still held; changes nothing. @throws CommandError lost (123) with the
+ * reason
+ */
 export async function checkCommand(argument: string | undefined, flags: ReferenceFlags): Promise<number> {
   const { parts } = readReferenceArgument(argument);
   return withStore(openReferenceStore(flags), (store) => printStatus(store, parts, flags, null));
 }
 
 async function printStatus(
-  { locks, driver, name }: Store,
+  store: Store,
   parts: readonly DetachedClaim[],
   flags: ReferenceFlags,
   statusText: string | null,
 ): Promise<number> {
   let remainingMs = Number.POSITIVE_INFINITY;
   for (const part of parts) {
-    const info = await findHeld(locks, part, part.claim.locks[0].key).catch((error: unknown) => {
-      throw toCommandError(error, name);
-    });
+    const info = await findHeld(store, part, part.claim.locks[0].key);
     if (info === null) {
       // the claim is not listed, so this renewal cannot extend it: it only returns the reason of its end
-      const [answer] = await driver.renew([part.claim]);
+      const [answer] = await store.driver.renew([part.claim]);
       throw notHeldError(parts, (answer?.state === "none" ? answer.reason : undefined) ?? "unknown");
     }
     remainingMs = Math.min(remainingMs, info.remainingMs ?? remainingMs);
@@ -209,7 +210,10 @@ function listKeys(parts: readonly DetachedClaim[]): string[] {
   return parts.flatMap(({ claim }) => claim.locks.map(({ key }) => key)).sort();
 }
 
-/** Reads the reference from the argument, else from HOLDFAST_REFERENCE, else from standard input; "-" means standard input. */
+/**
+ * Reads the reference from the argument, else from HOLDFAST_REFERENCE, else from standard input; "-" means standard
+ * input.
+ */
 function readReferenceArgument(argument: string | undefined): {
   readonly text: string;
   readonly parts: readonly DetachedClaim[];

@@ -15,17 +15,8 @@
  *              the command in place of a dead wrapper; the server, when the run is over.
  * The server reads it (run-file-reader.ts): at its start each file, later that of a session whose client has left. It
  * derives the RunStatus (command-run.ts) from the file and the processes; session/session-registry.ts keeps or ends the
- * claims by it, and local/run-recovery.ts restores them at a start.
- *
- * What the death of a process does:
- *   wrapper             the watchdog ends the command, and removes the file. Until then the run works, and the server
- *                       renews its leases
- *   watchdog            nothing: the wrapper goes on, and the file still names the command
- *   command             the wrapper removes the file and releases the claims
- *   wrapper, watchdog   the run works as long as the command, or a process that has the lock; then it is over
- *   server              nothing; its next start restores the claims, and the wrapper starts another watchdog
- *   the machine         all processes have ended: the run is over, but for the rest of --hold-at-least
- *   a server that dies together with the others delays what it does itself until its next start
+ * claims by it, and local/run-recovery.ts restores them at a start. cli/commands/run/run.ts begins with the processes
+ * of a run, and what the death of each does.
  *
  * A file of lines, each preceded by a checksum:
  *   the head       its version, the boot and the namespace of its process ids, the session, the claims, and whether the

@@ -87,17 +87,18 @@ test("the order of all clients is that of arrival; in between the lock passes wi
   expect(tableOf(store).records.size).toBe(0);
 });
 
-test("a request that asks for strict order itself is one like the others, on a client in strict order", async () => {
-  const { a, b, handedOff, request } = createFixture();
+test("a request that asks for strict order itself is served in its turn, but is not handed on", async () => {
+  const { a, b, handedOff, order, request } = createFixture();
   const first = await request(b, "first");
-  const requests = [{}, { order: "strict" }, {}].map((options, index) => request(a, `a${index}`, options));
+  const requests = [{}, {}, { order: "strict" }, {}].map((options, index) => request(a, `a${index}`, options));
   await settle();
   await first.release();
   const tokens = await takeInTurn(requests);
-  expect(handedOff).toEqual(tokens.slice(1).map(Number));
+  expect(order).toEqual(["first", "a0", "a1", "a2", "a3"]);
+  expect(handedOff).toEqual([Number(tokens[1])]);
 });
 
-test("on another client it has a claim of its own, which is handed on to nobody", async () => {
+test("on another client, too, it has a claim of its own, which is not handed on", async () => {
   const { b, store, request } = createFixture();
   const other = createLocks(memory({ store }), { order: "process" });
   const handedOff: unknown[] = [];

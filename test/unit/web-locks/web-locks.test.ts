@@ -125,6 +125,31 @@ describe("several clients of one store", () => {
 });
 
 describe("steal", () => {
+  test.each([{}, { order: "strict" }] as const)(
+    "a request of a client with %o that waits while another one steals keeps its place behind that one",
+    async (options) => {
+      const locks = openLocks(memory(), options);
+      const manager = webLocks(locks);
+      const order: string[] = [];
+      let releaseFirst = (): void => {};
+      const first = manager.request("name", () => new Promise<void>((resolve) => (releaseFirst = resolve)));
+      const second = manager.request("name", () => order.push("second"));
+      const untilLost = (lock: WebLock | null): Promise<unknown> => {
+        order.push("third");
+        return new Promise((resolve) => lock?.signal.addEventListener("abort", resolve));
+      };
+      const lost = assert.rejects(manager.request("name", untilLost), { message: 'the lock "name" was stolen' });
+      const fourth = manager.request("name", () => order.push("fourth"));
+      await until(async () => (await locks.list()).length === 4, { within: 5_000, what: "those who wait" });
+      releaseFirst();
+      await Promise.all([first, second]);
+      await until(() => order.length === 2, { within: 5_000, what: "the third holder" });
+      const stealing = manager.request("name", { steal: true }, () => order.push("stealing"));
+      await Promise.all([stealing, fourth, lost]);
+      assert.deepEqual(order, ["second", "third", "stealing", "fourth"]);
+    },
+  );
+
   /** Calls take turns of the event loop on their way to the store and back. */
   function slow(driver: Driver): Driver {
     const travel = async <T>(call: () => Promise<T>, turns = 1): Promise<T> => {

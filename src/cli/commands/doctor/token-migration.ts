@@ -1,4 +1,7 @@
-/** `holdfast doctor --from URL`: checks that the tokens of this store are higher than those of the store that locks move from. */
+/**
+ * `holdfast doctor --from URL`: checks that the tokens of this store are higher than those of the store that locks move
+ * from.
+ */
 
 import { createLabel } from "../../../os/process-label.ts";
 import type { Check, Claim, Driver } from "../../../spi/driver.ts";
@@ -45,7 +48,8 @@ export function createProbeClaim(prefix: string): Claim {
 }
 
 /**
- * Compares one token of each store. All earlier tokens of the old store are lower than its sample, or within the headroom.
+ * Compares one token of each store. All earlier tokens of the old store are lower than its sample, or within the
+ * headroom.
  * @throws CommandError if the old store cannot be reached or used
  */
 export async function compareTokens({ driver, traits }: Store, key: string, fromUrl: string): Promise<TokenComparison> {

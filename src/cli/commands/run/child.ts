@@ -10,8 +10,8 @@ import { redactUrl } from "../../../util/redact-url.ts";
 import { listInheritable } from "../../inherited-descriptors.ts";
 import { REFERENCE_VARIABLE } from "../../references.ts";
 import { toStartError } from "./executable.ts";
-import { ANCESTORS_VARIABLE, readReferences } from "./inherited-locks.ts";
 import { withProcessId } from "./nested-runs.ts";
+import { ANCESTORS_VARIABLE, readReferences } from "./outer-locks.ts";
 import type { RunLock } from "./run-lock.ts";
 
 /** How the command ended. */
@@ -32,12 +32,16 @@ export interface Child {
 }
 
 /**
- * The first descriptor that the child inherits from us. It is above 15: scripts use low numbers, and Node closes inherited
- * descriptors below 16 for its own children. Then the processes that work under the lock would not inherit it.
+ * The first descriptor that the child inherits from us. It is above 15: scripts use low numbers, and Node closes
+ * inherited descriptors below 16 for its own children. Then the processes that work under the lock would not inherit
+ * it.
  */
 const FIRST_INHERITED_DESCRIPTOR = 19;
 
-/** Is there a controlling terminal? Then the child must stay in our process group: outside it could not use the terminal. */
+/**
+ * Is there a controlling terminal? Then the child must stay in our process group: outside it could not use the
+ * terminal.
+ */
 export function hasTerminal(): boolean {
   try {
     closeSync(openSync("/dev/tty", constants.O_RDONLY | constants.O_NOCTTY));
@@ -96,7 +100,10 @@ export function toExitCode({ code, signal }: ChildExit): number {
   return signal === null ? (code ?? 1) : 128 + system.signals[signal];
 }
 
-/** Skips the numbers of descriptors inherited from an outer run: the child must inherit those, too, to keep the outer lock. */
+/**
+ * Skips the numbers of descriptors inherited from an outer run: the child must inherit those, too, to keep the outer
+ * lock.
+ */
 function createStdio(inherited: readonly (Socket | number)[]): ("inherit" | "ignore" | Socket | number)[] {
   const stdio: ("inherit" | "ignore" | Socket | number)[] = ["inherit", "inherit", "inherit"];
   const usedNumbers = new Set(inherited.length === 0 ? [] : listInheritable(FIRST_INHERITED_DESCRIPTOR - 1));
@@ -119,9 +126,10 @@ function sendSignal(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals
 }
 
 /**
- * The environment of `holdfast` itself, with the held keys, their tokens, the reference and the store (`storeUrl`: the value
- * of --url, without its password), but without the credentials of `holdfast`: with them the child could act in the name of
- * this user. A url in the environment was meant for every program that inherits it, and is passed on unchanged.
+ * The environment of `holdfast` itself, with the held keys, their tokens, the reference and the store (`storeUrl`: the
+ * value of --url, without its password), but without the credentials of `holdfast`: with them the child could act in
+ * the name of this user. A url in the environment was meant for every program that inherits it, and is passed on
+ * unchanged.
  */
 export function createChildEnvironment(
   env: NodeJS.ProcessEnv,
@@ -137,9 +145,9 @@ export function createChildEnvironment(
   else child.HOLDFAST_TOKEN = String(lock.token);
   if (lock.tokens === null) delete child.HOLDFAST_TOKENS;
   else child.HOLDFAST_TOKENS = lock.tokens.join("\n");
-  const ancestors = readReferences(env).filter((reference) => reference !== lock.reference);
+  const outerReferences = readReferences(env).filter((reference) => reference !== lock.reference);
   child[REFERENCE_VARIABLE] = lock.reference;
-  if (ancestors.length === 0) delete child[ANCESTORS_VARIABLE];
-  else child[ANCESTORS_VARIABLE] = ancestors.join(" ");
+  if (outerReferences.length === 0) delete child[ANCESTORS_VARIABLE];
+  else child[ANCESTORS_VARIABLE] = outerReferences.join(" ");
   return child;
 }

@@ -1,22 +1,23 @@
 /**
- * Runs inside a run. If the wrapper of a nested run is killed, its watchdog ends the nested command, but the command of the
- * outer run, which waited for that wrapper only, may end first. If that watchdog is killed or stopped, too, the nested command
- * works on. So an outer run keeps its lock as long as either of them is alive and its wrapper is not. Both have another parent
- * by then, and sessions of their own, so they are found by a variable in their environment.
+ * Runs inside a run. If the wrapper of a nested run is killed, its watchdog ends the nested command, but the command of
+ * the outer run, which waited for that wrapper only, may end first. If that watchdog is killed or stopped, too, the
+ * nested command works on. So an outer run keeps its lock as long as either of them is alive and its wrapper is not.
+ * Both have another parent by then, and sessions of their own, so they are found by a variable in their environment.
  *
- * The wait has no deadline: the watchdog has one, and a command without a watchdog ends by itself, or by the signals that the
- * outer run passes on.
+ * The wait has no deadline: the watchdog has one, and a command without a watchdog ends by itself, or by the signals
+ * that the outer run passes on.
  */
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { ProcessId, ProcessState } from "../../../os/process-info.ts";
 import { findProcessesByVariable, probeProcess, readParentage, readStartTime } from "../../../os/process-info.ts";
 import { publicTag } from "../../../util/ids.ts";
-import { readReferences } from "./inherited-locks.ts";
+import { readReferences } from "./outer-locks.ts";
 
 /**
- * In the environment of a nested run's watchdog and command: "watchdog", or the process id of the command; the start time of
- * its wrapper; and a tag for the lock of each run around it. Processes that the command starts inherit it, with another id.
+ * In the environment of a nested run's watchdog and command: "watchdog", or the process id of the command; the start
+ * time of its wrapper; and a tag for the lock of each run around it. Processes that the command starts inherit it, with
+ * another id.
  */
 export const NESTED_RUN_VARIABLE = "HOLDFAST_NESTED_RUN";
 const WATCHDOG = "watchdog";
@@ -29,8 +30,8 @@ export function watchdogEnvironment(env: NodeJS.ProcessEnv): { readonly [NESTED_
 }
 
 /**
- * The command of a nested run, started by a shell that becomes it and knows the process id before; the command itself outside
- * of runs, and where the system does not show processes. `env`: that of the wrapper.
+ * The command of a nested run, started by a shell that becomes it and knows the process id before; the command itself
+ * outside of runs, and where the system does not show processes. `env`: that of the wrapper.
  */
 export function withProcessId(
   command: readonly [string, ...string[]],

@@ -8,15 +8,18 @@ import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
 import { quoteKeys } from "../../output.ts";
-import type { InheritedLock } from "./inherited-locks.ts";
-import { monitorParentLocks } from "./parent-lock-monitor.ts";
+import { monitorOuterLocks } from "./outer-lock-monitor.ts";
+import type { OuterLock } from "./outer-locks.ts";
 
 /** Held keys, own or joined. */
 export interface RunLock {
   readonly keys: readonly string[];
   /** The highest token of the own lock, else the token of a joined one. Null on a store without fencing. */
   readonly token: bigint | null;
-  /** The token of each key, in the order of `keys`. They differ if keys were acquired one by one or joined. Null without fencing. */
+  /**
+   * The token of each key, in the order of `keys`. They differ if keys were acquired one by one or joined. Null without
+   * fencing.
+   */
   readonly tokens: readonly bigint[] | null;
   /** The reference that the child can pass to `holdfast check`: a secret. */
   readonly reference: string;
@@ -31,8 +34,9 @@ export interface RunLock {
   /** Why the lease is about to end, when it has not been renewed for `silentMs`. */
   describeLoss(silentMs: number): string;
   /**
-   * Releases the own lock; false if it was lost. If less than `minHoldMs` have passed since the grant, the lock is detached
-   * instead and stays held for the rest of that time. @throws StoreError if the store does not confirm the detaching
+   * Releases the own lock; false if it was lost. If less than `minHoldMs` have passed since the grant, the lock is
+   * detached instead and stays held for the rest of that time. @throws StoreError if the store does not confirm the
+   * detaching
    */
   release(minHoldMs?: number): Promise<boolean>;
 }
@@ -70,34 +74,34 @@ export function ownLock(
   };
 }
 
-/** Keys that outer runs hold, together with the own lock if there is one. */
-export function inheritedLock(
+/** A lock of which outer runs hold keys, together with the own lock on the others if there is one. */
+export function joinedLock(
   ownLock: RunLock | null,
-  inherited: readonly [InheritedLock, ...InheritedLock[]],
+  outerLocks: readonly [OuterLock, ...OuterLock[]],
   driver: Driver,
 ): RunLock {
-  const tokens = new Map(inherited.map(({ key, token }) => [key, token]));
+  const tokens = new Map(outerLocks.map(({ key, token }) => [key, token]));
   for (const [index, key] of (ownLock?.keys ?? []).entries()) tokens.set(key, ownLock?.tokens?.[index] ?? 0n);
   const keys = [...tokens.keys()].sort();
   const lostController = new AbortController();
   ownLock?.lostSignal.addEventListener("abort", () => lostController.abort(ownLock.lostSignal.reason), { once: true });
-  const parentMonitor = monitorParentLocks(driver, inherited, (key, reason) =>
+  const outerMonitor = monitorOuterLocks(driver, outerLocks, (key, reason) =>
     lostController.abort(new LockLostError("the outer run has ended", reason, { keys: [key] })),
   );
-  const [firstInherited] = inherited;
-  const leases = [ownLock?.leaseMs ?? null, ...inherited.map(({ leaseMs }) => leaseMs)].filter((ms) => ms !== null);
+  const [firstOuter] = outerLocks;
+  const leases = [ownLock?.leaseMs ?? null, ...outerLocks.map(({ leaseMs }) => leaseMs)].filter((ms) => ms !== null);
   return {
     keys,
-    token: ownLock === null ? firstInherited.token : ownLock.token,
+    token: ownLock === null ? firstOuter.token : ownLock.token,
     tokens: ownLock?.tokens === null ? null : keys.map((key) => tokens.get(key) as bigint),
-    reference: ownLock?.reference ?? firstInherited.reference,
+    reference: ownLock?.reference ?? firstOuter.reference,
     ownReference: ownLock?.reference ?? null,
     lostSignal: lostController.signal,
     leaseMs: leases.length === 0 ? null : Math.min(...leases),
-    remainingMs: () => Math.min(ownLock?.remainingMs() ?? Number.POSITIVE_INFINITY, parentMonitor.remainingMs()),
+    remainingMs: () => Math.min(ownLock?.remainingMs() ?? Number.POSITIVE_INFINITY, outerMonitor.remainingMs()),
     describeLoss: () => "the lease ends and was not renewed",
     async release() {
-      parentMonitor.stop();
+      outerMonitor.stop();
       const wasHeld = await (ownLock?.release() ?? true);
       return wasHeld && !lostController.signal.aborted;
     },
@@ -116,11 +120,11 @@ export function checkCanOutlive({ traits, name }: Store): void {
 }
 
 /** Rejects keys that an outer run holds: that run decides when they are released. @throws CommandError usage */
-export function checkNotInherited(inheritedKeys: readonly string[]): void {
-  if (inheritedKeys.length === 0) return;
+export function checkAllOwn(outerKeys: readonly string[]): void {
+  if (outerKeys.length === 0) return;
   throw new CommandError(
     "usage",
-    `--hold-at-least needs a lock of its own, but an outer run holds ${quoteKeys(inheritedKeys)}; nothing was run`,
+    `--hold-at-least needs a lock of its own, but an outer run holds ${quoteKeys(outerKeys)}; nothing was run`,
   );
 }
 

@@ -1,4 +1,31 @@
-/** `holdfast run KEY... -- COMMAND`: runs a command under a lock. The command never works without the lock. */
+/**
+ * `holdfast run KEY... -- COMMAND`: runs a command under a lock. The command never works without the lock.
+ *
+ * The processes of a run, and who guards whom:
+ *   wrapper     this process. Holds the lock (run-lock.ts), and ends the command before the lock can be lost
+ *               (lease-monitor.ts)
+ *   command     works under the lock (child.ts). Inherits the connection that keeps the session, and the lock of the
+ *               run file
+ *   watchdog    ends the command when the wrapper is dead, or stopped until the end of the lease (watchdog.ts,
+ *               watchdog.sh). guarded-command.ts is what the wrapper does with command and watchdog
+ *   server      on a Unix socket: keeps the lock while the run file names a process at work (server/runs/)
+ *   outer run   a run whose command has started this one. This one may join its lock (outer-locks.ts), and learns of
+ *               the end of it (outer-lock-monitor.ts). The outer run keeps its lock while a killed run inside it is at
+ *               work (nested-runs.ts)
+ *
+ * What the death of a process does:
+ *   command             the wrapper ends the watchdog, removes the run file and releases the lock
+ *   wrapper             the watchdog ends the command, and removes the file. Until then the server renews the leases
+ *   watchdog            nothing: the wrapper goes on, and sends its signals to the process group of the command
+ *   wrapper, watchdog   no process ends the command. Until it has ended, the server keeps the lock, and an outer run
+ *                       its own; on a network store the lease ends
+ *   server              nothing; its next start restores the claims, and the wrapper starts another watchdog
+ *   outer run           a lock that was joined ends: a loss like any other
+ *   the machine         all processes have ended: the run is over, but for the rest of --hold-at-least
+ *   a server that dies together with the others delays what it does itself until its next start
+ *
+ * A run is begun by startRun(), and ended by endRun() alone.
+ */
 
 import { toReference } from "../../../client/transfer.ts";
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
@@ -8,28 +35,28 @@ import type { RunFile } from "../../../server/runs/run-file-writer.ts";
 import { writeRunFile } from "../../../server/runs/run-file-writer.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { DEFAULT_LEASE_MS } from "../../acquire-flags.ts";
-import { CommandError, toCommandError } from "../../errors.ts";
+import { CommandError, createSilenceError, toCommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
-import { createSilenceError, openKeepSessionWithRetry, openStoreWithRetry, toTimeoutError } from "../../open-store.ts";
+import { openKeepSessionWithRetry, openStoreWithRetry, toTimeoutError } from "../../open-store.ts";
 import type { Reporter } from "../../output.ts";
 import { createReporter, quoteKeys } from "../../output.ts";
 import type { SignalHandler } from "../../signals.ts";
 import { catchSignals, InterruptedError } from "../../signals.ts";
 import { resultWithin } from "../../timeout.ts";
 import { acquireWithProgress } from "../../wait-reporter.ts";
-import type { Child, ChildExit } from "./child.ts";
-import { createChildEnvironment, hasTerminal, startChild, toExitCode } from "./child.ts";
+import type { ChildExit } from "./child.ts";
+import { createChildEnvironment, hasTerminal, toExitCode } from "./child.ts";
 import { checkExecutable } from "./executable.ts";
-import type { InheritedLock } from "./inherited-locks.ts";
-import { splitInherited } from "./inherited-locks.ts";
-import { armWatchdog, monitorLease } from "./lease-monitor.ts";
+import type { GuardedCommand } from "./guarded-command.ts";
+import { startGuardedCommand } from "./guarded-command.ts";
+import type { RunOutcome } from "./lease-monitor.ts";
+import { monitorLease, watchdogDeadlineMs } from "./lease-monitor.ts";
 import { signalNestedRuns, waitForNestedRuns } from "./nested-runs.ts";
 import type { RunOptions } from "./options.ts";
 import { checkGrace, defaultGraceMs } from "./options.ts";
+import { findOuterLocks } from "./outer-locks.ts";
 import type { RunLock } from "./run-lock.ts";
-import { checkCanOutlive, checkNotInherited, inheritedLock, ownLock } from "./run-lock.ts";
-import type { Watchdog } from "./watchdog.ts";
-import { startWatchdog } from "./watchdog.ts";
+import { checkAllOwn, checkCanOutlive, joinedLock, ownLock } from "./run-lock.ts";
 
 /** A store that does not answer must not delay the exit: the lock ends with the connection or the lease. */
 const RELEASE_TIMEOUT_MS = 2_000;
@@ -62,7 +89,7 @@ export async function runCommand(options: RunOptions): Promise<number> {
     lock.lostSignal.addEventListener("abort", () => {
       closeTimeoutMs = RELEASE_LOST_TIMEOUT_MS;
     });
-    return await runUnderLock(store, lock, labelledOptions, signals);
+    return await runUnderLock({ store, lock, options: labelledOptions, signals, reporter: createReporter(options) });
   } catch (error) {
     // a store that has not answered until now does not answer the release of what was claimed either
     if (error instanceof CommandError && error.kind === "unreachable") closeTimeoutMs = RELEASE_LOST_TIMEOUT_MS;
@@ -74,6 +101,15 @@ export async function runCommand(options: RunOptions): Promise<number> {
 
 /** Options with the label and the start of the wait. */
 type LabelledOptions = RunOptions & { readonly label: string; readonly startedAt: number };
+
+/** A run that has its lock. */
+interface Run {
+  readonly store: Store;
+  readonly lock: RunLock;
+  readonly options: LabelledOptions;
+  readonly signals: SignalHandler;
+  readonly reporter: Reporter;
+}
 
 /** The end of the wait by performance.now(); a single try may take as long as the first contact. */
 function waitEndsAt({ startedAt, waitMs = Number.POSITIVE_INFINITY }: LabelledOptions): number {
@@ -91,18 +127,18 @@ function withNothingRun(error: unknown): never {
 async function acquireLocks(store: Store, options: LabelledOptions, signals: SignalHandler): Promise<RunLock> {
   const { locks, driver, traits } = store;
   if (options.holdAtLeast !== undefined) checkCanOutlive(store);
-  const splitting = splitInherited(locks, options.request, process.env);
+  const splitting = findOuterLocks(store, options.request, process.env);
   const split = await signals.orInterrupted(resultWithin(waitEndsAt(options) - performance.now(), splitting));
   if (split === undefined) throw toTimeoutError(createSilenceError(store.name), options.waitMs as number);
-  const { inherited, toClaim } = split;
+  const { outerLocks, toClaim } = split;
   const [key, ...keys] = toClaim;
-  const [firstInherited, ...otherInherited] = inherited;
-  const inheritedKeys = inherited.map((lock: InheritedLock) => lock.key);
-  if (options.holdAtLeast !== undefined) checkNotInherited(inheritedKeys);
+  const [firstOuter, ...otherOuter] = outerLocks;
+  const outerKeys = outerLocks.map((lock) => lock.key);
+  if (options.holdAtLeast !== undefined) checkAllOwn(outerKeys);
   const acquired = key === undefined ? null : await acquireOwn();
-  if (firstInherited === undefined) return acquired as RunLock;
-  createReporter(options).debug(`joined ${quoteKeys(inheritedKeys)}, held by an outer run`);
-  const lock = inheritedLock(acquired, [firstInherited, ...otherInherited], driver);
+  if (firstOuter === undefined) return acquired as RunLock;
+  createReporter(options).debug(`joined ${quoteKeys(outerKeys)}, held by an outer run`);
+  const lock = joinedLock(acquired, [firstOuter, ...otherOuter], driver);
   if (options.graceMs !== undefined && lock.leaseMs !== null) checkGrace(options.graceMs, lock.leaseMs);
   return lock;
 
@@ -120,86 +156,98 @@ async function acquireLocks(store: Store, options: LabelledOptions, signals: Sig
   }
 }
 
+async function runUnderLock(run: Run): Promise<number> {
+  const { lock, options, signals, reporter } = run;
+  const { onLost } = options;
+  // from TERM to KILL; without TERM there is none
+  const graceMs = onLost === "kill" ? 0 : (options.graceMs ?? defaultGraceMs(lock.leaseMs));
+  const { command, runFile } = await startRun(run, graceMs);
+  signals.forwardTo({ terminal: !command.hasOwnGroup, send: (name) => command.signal(name) });
+  reporter.debug(`holding ${quoteKeys(lock.keys)}: started ${command.pid}`);
+  // a lost lock must not be restored by the next start of the server while the command works without it
+  lock.lostSignal.addEventListener("abort", () => onLost === "ignore" && runFile?.remove(), { once: true });
+  const outcome = await monitorLease({ lock, command, onLost, graceMs, reporter });
+  return endRun(run, { command, runFile, outcome });
+}
+
 /**
- * Runs the command. Before it does anything, the run file exists, so that a restarted server can restore its locks, and the
- * watchdog guards it.
+ * Starts the command. Before it does anything, the run file exists, so that a restarted server can restore its locks,
+ * and the watchdog guards it.
+ * @throws CommandError, after releasing the lock
  */
-async function runUnderLock(
-  store: Store,
-  lock: RunLock,
-  options: LabelledOptions,
-  signals: SignalHandler,
-): Promise<number> {
-  const { onLost, holdAtLeast } = options;
-  const reporter = createReporter(options);
-  const graceMs = options.graceMs ?? defaultGraceMs(lock.leaseMs);
-  const hasTty = hasTerminal();
+async function startRun(
+  run: Run,
+  graceMs: number,
+): Promise<{ readonly command: GuardedCommand; readonly runFile: RunFile | null }> {
+  const { store, lock, options, signals } = run;
   let runFile: RunFile | null = null;
-  let watchdog: Watchdog | null = null;
-  let child: Child;
   try {
     if (signals.terminating.aborted) throw signals.terminating.reason;
-    const run = await registerRun(store, lock, options, signals);
-    const { keepSession } = run;
-    runFile = run.runFile;
-    if (onLost !== "ignore") {
-      watchdog = await startWatchdog({
-        hasOwnGroup: !hasTty,
-        graceMs: onLost === "kill" ? 0 : graceMs,
-        token: String(lock.token ?? ""),
-        keepSessionSocket: keepSession?.socket ?? null,
-        reopenKeepSession: () => openKeepSessionSocket(store.driver),
-        runFile,
-      });
-    }
-    armWatchdog(watchdog, lock, onLost === "term" ? graceMs : 0);
-    child = await startChild(options.command, {
+    const registered = await registerRun(run);
+    runFile = registered.runFile;
+    const command = await startGuardedCommand({
+      command: options.command,
       env: createChildEnvironment(process.env, lock, options.url),
-      hasOwnGroup: !hasTty,
-      keepSessionSocket: keepSession?.socket ?? null,
+      hasOwnGroup: !hasTerminal(),
+      keepSessionSocket: registered.keepSession?.socket ?? null,
       runFile,
+      guard:
+        options.onLost === "ignore"
+          ? null
+          : {
+              graceMs,
+              token: String(lock.token ?? ""),
+              deadlineMs: () => watchdogDeadlineMs(lock, graceMs),
+              reopenKeepSession: () => openKeepSessionSocket(store.driver),
+            },
     });
+    return { command, runFile };
   } catch (error) {
-    await watchdog?.dismiss();
     runFile?.remove();
     await resultWithin(RELEASE_TIMEOUT_MS, lock.release());
     throw error;
   }
-  watchdog?.watch(child.pid);
-  signals.forwardTo({ terminal: hasTty, send: (name) => forwardSignal(name, child, watchdog) });
-  reporter.debug(`holding ${quoteKeys(lock.keys)}: started ${child.pid}`);
-  // a lost lock must not be restored by the next start of the server while the command works without it
-  lock.lostSignal.addEventListener("abort", () => onLost === "ignore" && runFile?.remove(), { once: true });
-  const outcome = await monitorLease({ lock, child, watchdog, onLost, graceMs, reporter });
-  const { ownReference } = lock;
-  if (ownReference !== null) {
-    signals.forwardTo({ terminal: hasTty, send: (name) => signalNestedRuns(ownReference, name) });
-    await waitForNestedRuns(ownReference, () => reportNestedEnd(lock, reporter));
-  }
-  if (runFile?.isKeptByServer !== true) runFile?.remove();
-  const { wasHeld, isConfirmed } = await releaseLock(lock, holdAtLeast, reporter);
-  // without a confirmation the file stays: the next start of the server reads in it how long to keep the lock
-  if (isConfirmed) runFile?.remove();
-  if (outcome.failure !== null) throw outcome.failure;
-  if (!wasHeld && onLost !== "ignore") throw createLostError(lock, outcome.exit);
-  return exitLikeChild(outcome.exit, child);
 }
 
 /**
- * Opens the connection that keeps the session, and writes the run file: again, if the server has ended meanwhile. It closes the
- * connection, and a closed one can be given neither to the watchdog nor to the command. No input arrives between the
- * return and their start.
+ * Ends a run whose command has ended: waits for killed runs inside it, removes the run file, releases the lock, and
+ * gives the exit code. A file that the server keeps for --hold-at-least is removed last.
+ * @throws CommandError if the lock was lost
+ */
+async function endRun(
+  { lock, options, signals, reporter }: Run,
+  ended: { readonly command: GuardedCommand; readonly runFile: RunFile | null; readonly outcome: RunOutcome },
+): Promise<number> {
+  const { command, runFile, outcome } = ended;
+  const { ownReference } = lock;
+  if (ownReference !== null) {
+    signals.forwardTo({ terminal: !command.hasOwnGroup, send: (name) => signalNestedRuns(ownReference, name) });
+    await waitForNestedRuns(ownReference, () => reportNestedEnd(lock, reporter));
+  }
+  if (runFile?.isKeptByServer !== true) runFile?.remove();
+  const { wasHeld, isConfirmed } = await releaseLock(lock, options.holdAtLeast, reporter);
+  // without a confirmation the file stays: the next start of the server reads in it how long to keep the lock
+  if (isConfirmed) runFile?.remove();
+  if (outcome.failure !== null) throw outcome.failure;
+  if (!wasHeld && options.onLost !== "ignore") throw createLostError(lock, outcome.exit);
+  return exitLikeChild(outcome.exit, command);
+}
+
+/**
+ * Opens the connection that keeps the session, and writes the run file: again, if the server has ended meanwhile. It
+ * closes the connection, and a closed one can be given neither to the watchdog nor to the command. No input arrives
+ * between the return and their start.
  * @throws CommandError
  */
-async function registerRun(
-  store: Store,
-  { ownReference }: RunLock,
-  options: LabelledOptions,
-  { terminating }: SignalHandler,
-): Promise<{ readonly keepSession: KeepSessionSocket | null; readonly runFile: RunFile | null }> {
+async function registerRun({
+  store,
+  lock,
+  options,
+  signals,
+}: Run): Promise<{ readonly keepSession: KeepSessionSocket | null; readonly runFile: RunFile | null }> {
   for (let attempt = 0; attempt < MAX_REGISTRATIONS; attempt++) {
-    const keepSession = await openKeepSessionWithRetry(store, waitEndsAt(options), terminating);
-    const runFile = await createRunFile(keepSession, ownReference, options).catch(withNothingRun);
+    const keepSession = await openKeepSessionWithRetry(store, waitEndsAt(options), signals.terminating);
+    const runFile = await createRunFile(keepSession, lock.ownReference, options).catch(withNothingRun);
     if (keepSession?.socket.destroyed !== true) return { keepSession, runFile };
     runFile?.remove();
   }
@@ -217,12 +265,6 @@ async function createRunFile(
   return writeRunFile(runDirectory, { session, label, reference, minHoldMs }).catch((error: unknown) => {
     throw toCommandError(error, "the server");
   });
-}
-
-/** Sends a signal to the command and the processes below it. A watchdog that was killed cannot find those any more. */
-function forwardSignal(name: NodeJS.Signals, child: Child, watchdog: Watchdog | null): void {
-  if (watchdog?.isAlive === true) watchdog.forwardSignal(name, () => child.signal(name));
-  else child.signal(name);
 }
 
 function reportNestedEnd({ keys }: RunLock, reporter: Reporter): void {
@@ -268,7 +310,7 @@ function createLostError(lock: RunLock, { code, signal }: ChildExit): CommandErr
 }
 
 /** Ctrl-C stops a shell loop around `holdfast` only if the signal ends `holdfast` itself, too. */
-function exitLikeChild(exit: ChildExit, { hasOwnGroup }: Child): number {
+function exitLikeChild(exit: ChildExit, { hasOwnGroup }: GuardedCommand): number {
   if (!hasOwnGroup && exit.signal === "SIGINT") throw new InterruptedError("SIGINT");
   return toExitCode(exit);
 }

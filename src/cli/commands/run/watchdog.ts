@@ -1,11 +1,13 @@
 /**
- * The watchdog of a run: a small `sh` process (watchdog.sh) that reads a pipe from the wrapper, the process of `holdfast run`.
- * However the wrapper dies, the pipe ends. Then the watchdog ends the child and all processes below it before the lease can
- * end. Only the watchdog sends signals to processes below the child, so the wrapper uses it for that, too, while both are alive.
+ * The watchdog of a run: a small `sh` process (watchdog.sh) that reads a pipe from the wrapper, the process of
+ * `holdfast run`. However the wrapper dies, the pipe ends. Then the watchdog ends the child and all processes below it
+ * before the lease can end. Only the watchdog sends signals to processes below the child, so the wrapper uses it for
+ * that, too, while both are alive.
  *
- * When the server ends, and with it the keep-session connection of the watchdog, a new watchdog with a connection to the next
- * server replaces the old one. So, on a Unix socket, the lock is kept until the watchdog has ended the child, even if the child
- * has closed the connection that it inherited. A watchdog that was killed is not replaced; one that was stopped is continued.
+ * When the server ends, and with it the keep-session connection of the watchdog, a new watchdog with a connection to
+ * the next server replaces the old one. So, on a Unix socket, the lock is kept until the watchdog has ended the child,
+ * even if the child has closed the connection that it inherited. A watchdog that was killed is not replaced; one that
+ * was stopped is continued.
  */
 
 import type { ChildProcess } from "node:child_process";
@@ -32,7 +34,10 @@ export interface Watchdog {
   watch(pid: number): void;
   /** The watchdog ends the child after `ms`, unless the wrapper calls this again before. */
   setDeadline(ms: number): void;
-  /** Passes a signal to the child and all processes below it. `sendDirectly`: called if the watchdog may have died before it did so. */
+  /**
+   * Passes a signal to the child and all processes below it. `sendDirectly`: called if the watchdog may have died
+   * before it did so.
+   */
   forwardSignal(name: NodeJS.Signals, sendDirectly: () => void): void;
   /** Sends TERM now and KILL after `ms`; settles when all processes below the child are gone. */
   terminate(ms: number): Promise<void>;
@@ -47,11 +52,17 @@ export interface WatchdogOptions {
   readonly graceMs: number;
   /** Identifies the child by its environment if the wrapper dies while it starts the child. */
   readonly token: string;
-  /** The watchdog keeps this connection open until it ends, so that the session lasts as long. Null on a store without such connections. */
+  /**
+   * The watchdog keeps this connection open until it ends, so that the session lasts as long. Null on a store without
+   * such connections.
+   */
   readonly keepSessionSocket: Socket | null;
   /** Opens another such connection, to the next server. */
   readonly reopenKeepSession: () => Promise<KeepSessionSocket | null>;
-  /** The watchdog inherits the lock of this file, and removes the file when no process of the run is left. Null if the server does not restore runs. */
+  /**
+   * The watchdog inherits the lock of this file, and removes the file when no process of the run is left. Null if the
+   * server does not restore runs.
+   */
   readonly runFile: RunFile | null;
 }
 
@@ -61,7 +72,10 @@ export interface WatchdogOptions {
  */
 export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog | null> {
   let watchedPid: number | null = null;
-  /** When the watchdog ends the child unless it hears from the wrapper. A new watchdog must know it at once: the wrapper may be stopped at any time. */
+  /**
+   * When the watchdog ends the child unless it hears from the wrapper. A new watchdog must know it at once: the wrapper
+   * may be stopped at any time.
+   */
   let leaseEndsAt: number | null = null;
   let isStopped = false;
   let shell: Shell;
@@ -96,7 +110,9 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog 
     );
   }
 
-  /** Invariant: all but the current shell are killed, each when the next one is armed, so that one timer runs at a time. */
+  /**
+   * Invariant: all but the current shell are killed, each when the next one is armed, so that one timer runs at a time.
+   */
   function adopt(next: Shell): void {
     if (isStopped) return void next.kill();
     const previous = shell;

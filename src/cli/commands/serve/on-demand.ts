@@ -17,8 +17,8 @@ const MAX_LOG_BYTES = 262_144;
 const READY_DESCRIPTOR = 3;
 
 /**
- * Serves until the server is idle. If several servers start at once, a file lock lets only one of them continue. The server
- * keeps no descriptor of its starter, which waits for one word on READY_DESCRIPTOR.
+ * Serves until the server is idle. If several servers start at once, a file lock lets only one of them continue. The
+ * server keeps no descriptor of its starter, which waits for one word on READY_DESCRIPTOR.
  */
 export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
   process.umask(0o077);

@@ -141,7 +141,10 @@ async function startServer(
   }
 }
 
-/** Claims the user's own socket and directory for the lifetime of this process. @throws CommandError if a server uses them */
+/**
+ * Claims the user's own socket and directory for the lifetime of this process. @throws CommandError if a server uses
+ * them
+ */
 async function claimUserSocket(): Promise<{ readonly socket: string; readonly directory: string }> {
   const directory = resolveUserDirectory();
   const socket = prepareSocketPath(directory);

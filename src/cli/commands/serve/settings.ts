@@ -1,6 +1,7 @@
 /**
- * The settings of `holdfast serve`. Each can be set as a flag, in the environment or in a JSON file, under the same name.
- * commander keeps the values with their sources: a flag overrides the environment, and the environment overrides the file.
+ * The settings of `holdfast serve`. Each can be set as a flag, in the environment or in a JSON file, under the same
+ * name. commander keeps the values with their sources: a flag overrides the environment, and the environment overrides
+ * the file.
  */
 
 import { readFileSync } from "node:fs";
@@ -15,8 +16,8 @@ import type { LogFormat, LogThreshold } from "./log.ts";
 import { LOG_FORMATS, LOG_THRESHOLDS } from "./log.ts";
 
 /**
- * The flags of `holdfast serve`. One with a variable can also be set in the environment and, except for --config, as a member of
- * the file. The table in docs/guide/server.md lists the same.
+ * The flags of `holdfast serve`. One with a variable can also be set in the environment and, except for --config, as a
+ * member of the file. The table in docs/guide/server.md lists the same.
  */
 export function createServeOptions(): Option[] {
   return [
@@ -225,7 +226,10 @@ function describeExpected(option: Option): string {
 /** Everything that `holdfast serve` needs. */
 export interface ServeSettings {
   readonly serve: Omit<ServeOptions, "log" | "state"> & { readonly state?: string };
-  /** Which of the user's own defaults apply: the socket without --listen, the state directory without --state and --store. */
+  /**
+   * Which of the user's own defaults apply: the socket without --listen, the state directory without --state and
+   * --store.
+   */
   readonly defaults: { readonly socket: boolean; readonly state: boolean };
   readonly idleMs: number | undefined;
   readonly logFormat: LogFormat;
@@ -295,7 +299,9 @@ function toTlsFiles(settings: Settings): TlsFiles | undefined {
   return { cert: cert ?? "", key: key ?? "", ...(clientCa !== undefined && { clientCa }) };
 }
 
-/** Parses "name=value". The last value of a name counts. serve() itself refuses unknown names and values out of range. */
+/**
+ * Parses "name=value". The last value of a name counts. serve() itself refuses unknown names and values out of range.
+ */
 function parseLimits(limitTexts: readonly string[], settings: Settings): NonNullable<ServeOptions["limits"]> {
   const limits: Record<string, number> = {};
   for (const limitText of limitTexts) {

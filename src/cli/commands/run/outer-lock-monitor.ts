@@ -1,12 +1,12 @@
 /**
- * Monitors the keys that outer runs hold. On a Holdfast server an event on a key triggers a poll; any other store is polled
- * at intervals.
+ * Monitors the keys that outer runs hold. On a Holdfast server an event on a key triggers a poll; any other store is
+ * polled at intervals.
  */
 
 import type { AdminConnection } from "../../../drivers/server/admin-connection.ts";
 import type { Driver } from "../../../spi/driver.ts";
 import { MAX_TIMEOUT_MS } from "../../../util/duration.ts";
-import type { InheritedLock } from "./inherited-locks.ts";
+import type { OuterLock } from "./outer-locks.ts";
 
 /** The poll interval without events. */
 const POLL_MS = 2_000;
@@ -17,7 +17,7 @@ const POLLS_PER_LEASE = 12;
 
 /** The polls of one key. */
 interface Poll {
-  readonly lock: InheritedLock;
+  readonly lock: OuterLock;
   poll(): void;
   /** The end of the lease by the last answer. */
   leaseEndsAt(): number;
@@ -25,25 +25,25 @@ interface Poll {
 }
 
 /** A running monitor. */
-export interface ParentLockMonitor {
+export interface OuterLockMonitor {
   /** What is left of the lease that ends first, by the last answers. */
   remainingMs(): number;
   stop(): void;
 }
 
 /** Starts a monitor. It calls `onLost` for a key that is no longer held, or whose lease has ended by our clock. */
-export function monitorParentLocks(
+export function monitorOuterLocks(
   driver: Driver,
-  inherited: readonly InheritedLock[],
+  outerLocks: readonly OuterLock[],
   onLost: (key: string, reason: "released" | "expired") => void,
-): ParentLockMonitor {
+): OuterLockMonitor {
   const admins: AdminConnection[] = [];
-  const leases = inherited.map(({ leaseMs }) => (leaseMs ?? Number.POSITIVE_INFINITY) / POLLS_PER_LEASE);
+  const leases = outerLocks.map(({ leaseMs }) => (leaseMs ?? Number.POSITIVE_INFINITY) / POLLS_PER_LEASE);
   let isStopped = false;
   let timer = startInterval(POLL_MS);
 
   /** One query at a time; a poll during a query causes another query after it. */
-  function createPoll(lock: InheritedLock): Poll {
+  function createPoll(lock: OuterLock): Poll {
     let state: "idle" | "asking" | "again" = "idle";
     let leaseEndsAt = lock.leaseEndsAt;
     let expiryTimer = scheduleExpiry();
@@ -81,7 +81,7 @@ export function monitorParentLocks(
     return { lock, poll, leaseEndsAt: () => leaseEndsAt, stop: () => clearTimeout(expiryTimer) };
   }
 
-  const polls = inherited.map(createPoll);
+  const polls = outerLocks.map(createPoll);
 
   function pollAll(): void {
     for (const { poll } of polls) poll();

@@ -1,10 +1,9 @@
 /**
- * Runs inside runs. The environment contains the references of the outer runs. A nested run of one of their keys joins the
- * outer run if the store confirms that the key is held. It fails at once if it would wait for its own outer run.
+ * Runs inside runs. The environment contains the references of the outer runs. A nested run of one of their keys joins
+ * the outer run if the store confirms that the key is held. It fails at once if it would wait for its own outer run.
  */
 
 import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
-import type { Locks } from "../../../client/locks.ts";
 import { resolveNesting } from "../../../client/reentrancy.ts";
 import type { DetachedClaim } from "../../../protocol/lock-reference.ts";
 import { decodeReference } from "../../../protocol/lock-reference.ts";
@@ -14,6 +13,7 @@ import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import type { RequestedLocks } from "../../lock-request.ts";
 import { toLockSpec } from "../../lock-request.ts";
+import type { Store } from "../../open-store.ts";
 import { escapeControl, quoteKey } from "../../output.ts";
 import { findHeld, REFERENCE_VARIABLE } from "../../references.ts";
 
@@ -21,7 +21,7 @@ import { findHeld, REFERENCE_VARIABLE } from "../../references.ts";
 export const ANCESTORS_VARIABLE = "HOLDFAST_ANCESTORS";
 
 /** A key that an outer run holds. */
-export interface InheritedLock {
+export interface OuterLock {
   readonly key: string;
   readonly reference: string;
   readonly token: bigint;
@@ -35,7 +35,7 @@ export interface InheritedLock {
 
 /** The requested keys that outer runs hold, and the keys that are left to claim. */
 export interface SplitLocks {
-  readonly inherited: readonly InheritedLock[];
+  readonly outerLocks: readonly OuterLock[];
   readonly toClaim: readonly string[];
 }
 
@@ -62,24 +62,24 @@ export function readReferences(env: NodeJS.ProcessEnv): string[] {
  * Separates the keys that outer runs hold from the keys to claim.
  * @throws CommandError deadlock (121) for a key that would wait for its own outer run
  */
-export async function splitInherited(
-  locks: Locks,
+export async function findOuterLocks(
+  store: Store,
   request: RequestedLocks,
   env: NodeJS.ProcessEnv,
 ): Promise<SplitLocks> {
-  const ancestors = readReferences(env).flatMap((reference) =>
-    decodeAncestor(reference).map((part) => ({ reference, part })),
+  const outerReferences = readReferences(env).flatMap((reference) =>
+    decodeOuterReference(reference).map((part) => ({ reference, part })),
   );
-  const inherited: InheritedLock[] = [];
+  const outerLocks: OuterLock[] = [];
   const toClaim: string[] = [];
   for (const key of request.keys) {
     const wanted = toLockSpec(key, request.mode);
-    const named = ancestors.flatMap(({ reference, part }): NamedHold[] => {
+    const named = outerReferences.flatMap(({ reference, part }): NamedHold[] => {
       const spec = part.claim.locks.find((candidate) => candidate.key === key);
       return spec === undefined ? [] : [{ spec, reference, part }];
     });
     // what fits beside all of them needs no answer of the store
-    const holds = resolveNesting(named, wanted, true) === "separate" ? [] : await findHolds(locks, key, named);
+    const holds = resolveNesting(named, wanted, true) === "separate" ? [] : await findHolds(store, key, named);
     const [innermost] = holds;
     if (innermost === undefined) {
       toClaim.push(key);
@@ -88,25 +88,25 @@ export async function splitInherited(
     const nesting = resolveNesting(holds, wanted, true);
     if (nesting === "deadlock") throw toDeadlockError(key, innermost.info);
     if (nesting === "separate") toClaim.push(key);
-    else inherited.push(toInheritedLock(locks, key, nesting));
+    else outerLocks.push(toOuterLock(store, key, nesting));
   }
-  return { inherited, toClaim };
+  return { outerLocks, toClaim };
 }
 
 /** The locks of outer runs on the key that the store confirms: the environment may be older than the end of its run. */
-async function findHolds(locks: Locks, key: string, named: readonly NamedHold[]): Promise<readonly OuterHold[]> {
+async function findHolds(store: Store, key: string, named: readonly NamedHold[]): Promise<readonly OuterHold[]> {
   const holds: OuterHold[] = [];
   for (const hold of named) {
     const askedAt = performance.now();
-    const info = await findHeld(locks, hold.part, key);
+    const info = await findHeld(store, hold.part, key);
     // this store says nothing about the outer run's lock, and to wait for it could last for ever
-    if (info === null && locks.traits?.list === "own") throw createUnknownHolderError(key);
+    if (info === null && store.traits.list === "own") throw createUnknownHolderError(key);
     if (info !== null) holds.push({ ...hold, info, askedAt });
   }
   return holds;
 }
 
-function toInheritedLock(locks: Locks, key: string, { reference, part, info, askedAt }: OuterHold): InheritedLock {
+function toOuterLock(store: Store, key: string, { reference, part, info, askedAt }: OuterHold): OuterLock {
   const { ttlMs } = part.claim;
   return {
     key,
@@ -116,13 +116,16 @@ function toInheritedLock(locks: Locks, key: string, { reference, part, info, ask
     leaseEndsAt: leaseEnd(info, ttlMs, askedAt),
     async queryLeaseEnd() {
       const calledAt = performance.now();
-      const current = await findHeld(locks, part, key);
+      const current = await findHeld(store, part, key);
       return current === null ? null : leaseEnd(current, ttlMs, calledAt);
     },
   };
 }
 
-/** Not later than the end by the store's clock: counted from before the query, and a share is left unused as for own locks. */
+/**
+ * Not later than the end by the store's clock: counted from before the query, and a share is left unused as for own
+ * locks.
+ */
 function leaseEnd({ remainingMs }: ClaimInfo, ttlMs: Claim["ttlMs"], calledAt: number): number {
   if (remainingMs === null || ttlMs === "session") return Number.POSITIVE_INFINITY;
   return calledAt + remainingMs - (1 - BELIEVED_SHARE) * ttlMs;
@@ -136,11 +139,12 @@ function createUnknownHolderError(key: string): CommandError {
 }
 
 function toDeadlockError(key: string, { label, ageMs }: ClaimInfo): CommandError {
-  const message = `deadlock: ${quoteKey(key)} is already held by an outer run (${escapeControl(label)}, for ${formatDuration(ageMs)})`;
+  const holder = label === "" ? "" : ` (${escapeControl(label)}, for ${formatDuration(ageMs)})`;
+  const message = `deadlock: ${quoteKey(key)} is already held by an outer run${holder}`;
   return new CommandError("deadlock", message, { details: { ancestor: label } });
 }
 
-function decodeAncestor(reference: string): readonly DetachedClaim[] {
+function decodeOuterReference(reference: string): readonly DetachedClaim[] {
   try {
     return decodeReference(reference);
   } catch (cause) {
