@@ -46,6 +46,9 @@ type ProgramSuite = {
   readonly longArgs: readonly string[];
 };
 
+/** Of one test: a busy machine makes a few seconds many. */
+export const TEST_TIMEOUT_MS: number = process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000;
+
 const MEMORY = "test/conformance/memory.";
 const STORES = ["redis", "zookeeper", "postgres", "mariadb"] as const;
 const SQL_STORES = ["postgres", "mysql", "sqlite"] as const;
