@@ -5,7 +5,8 @@ import { check } from "../harness/bench-case.ts";
 import { ChildProcessRpc } from "../harness/child-rpc.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import { buildThirdParty } from "../harness/third-party.ts";
-import { runRounds, withZooKeeper } from "../harness/zookeeper-rounds.ts";
+import { withBenchZooKeeper } from "../harness/zookeeper.ts";
+import { runRounds } from "../harness/zookeeper-rounds.ts";
 import { HOLDFAST_CLIENT, NATIVE_CLIENT, PLAIN_CLIENT } from "../implementations/zookeeper-clients.ts";
 
 const NODE_COUNT = 2_000;
@@ -53,7 +54,7 @@ export const zooKeeperNodeCreation: BenchCase = {
 
 async function measureAll(names: readonly string[]): Promise<ReadonlyMap<string, readonly CreationResult[]>> {
   const results = new Map<string, CreationResult[]>(names.map((name) => [name, []]));
-  await withZooKeeper(async (address) => {
+  await withBenchZooKeeper(async ({ address }) => {
     const children = names.map((name) => ({ name, child: new ChildProcessRpc(program, [name, address]) }));
     try {
       await runRounds(children, async ({ name, child }, isCounted) => {

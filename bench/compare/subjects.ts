@@ -3,7 +3,7 @@
 export interface Subject {
   readonly name: string;
   readonly title: string;
-  readonly store: "server" | "memory" | "redis";
+  readonly store: "server" | "memory" | "redis" | "postgres" | "mariadb" | "sqlite" | "zookeeper";
   /** Clients of the process, each with connections of its own: with several, a contended lock passes through the store. */
   readonly clients: number;
   readonly callers: number;
@@ -35,6 +35,10 @@ const FREE = { ...ONE_CLIENT, callers: 1, warmTimes: 3_000, exact: true };
 const HOT = { ...ONE_CLIENT, callers: 64, warmTimes: 4_000, exact: false };
 /** What long code costs is hidden by loops that are warm: the cases `cold-...` have the same against other locks. */
 const COLD = { ...FREE, store: "redis", ms: 600, countedTimes: 0 } as const;
+/** Each pair waits for the disk: fewer of them warm the code, and more time gives as many. What is sent is not counted. */
+const SYNCED = { ms: 1_000, countedTimes: 0 } as const;
+const SYNCED_FREE = { ...FREE, ...SYNCED, warmTimes: 500 };
+const SYNCED_HOT = { ...HOT, ...SYNCED, warmTimes: 200 };
 
 export const SUBJECTS: readonly Subject[] = [
   { ...FREE, name: "server-free", title: "Server, a free lock, one caller", store: "server", countedTimes: 200 },
@@ -96,4 +100,11 @@ export const SUBJECTS: readonly Subject[] = [
     warmTimes: 10,
     call: "handOffs",
   },
+  { ...SYNCED_FREE, name: "postgres-free", title: "PostgreSQL, a free lock, one caller", store: "postgres" },
+  { ...SYNCED_HOT, name: "postgres-hot", title: "PostgreSQL, 64 callers on one key", store: "postgres" },
+  { ...SYNCED_FREE, name: "mariadb-free", title: "MariaDB, a free lock, one caller", store: "mariadb" },
+  { ...SYNCED_HOT, name: "mariadb-hot", title: "MariaDB, 64 callers on one key", store: "mariadb" },
+  { ...SYNCED_FREE, name: "sqlite-free", title: "SQLite, a free lock, one caller", store: "sqlite" },
+  { ...SYNCED_FREE, name: "zookeeper-free", title: "ZooKeeper, a free lock, one caller", store: "zookeeper" },
+  { ...SYNCED_HOT, name: "zookeeper-hot", title: "ZooKeeper, 64 callers on one key", store: "zookeeper" },
 ];

@@ -4,17 +4,17 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { startZooKeeper } from "../../test/support/stores/zookeeper.ts";
 import type { Row } from "./bench-case.ts";
+import type { BenchStore } from "./bench-store.ts";
 import { ChildProcessRpc } from "./child-rpc.ts";
 import { CuratorClient, compileCurator } from "./curator.ts";
 import { waitForIdle } from "./machine.ts";
-import { processCpuMicros } from "./process-cpu.ts";
 import { IS_QUICK_RUN } from "./quick-run.ts";
 import { CLIENT_PROGRAM } from "./rounds.ts";
 import type { WindowLoad, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
 import { computeSpread, quantile, sum, variation } from "./stats.ts";
+import { withBenchZooKeeper } from "./zookeeper.ts";
 
 export const CURATOR = "Curator";
 
@@ -55,22 +55,16 @@ export interface ZooKeeperOptions {
   readonly ms: number;
 }
 
-/** Starts a ZooKeeper, gives its address (host:port) and process id to `use`, and ends it. */
-export async function withZooKeeper<T>(use: (address: string, pid: number) => Promise<T>): Promise<T> {
-  await using server = await startZooKeeper({ isSynced: true });
-  return await use(`${server.address.host}:${server.address.port}`, server.pid);
-}
-
 export function measureOnZooKeeper(names: readonly string[], options: ZooKeeperOptions): Promise<ZooKeeperRounds> {
   const rounds = new Map<string, ZooKeeperRound[]>(names.map((name) => [name, []]));
-  return withZooKeeper(async (address, pid) => {
+  return withBenchZooKeeper(async (store) => {
     const groups: MeasuredGroup[] = [];
     const classes = mkdtempSync(join(tmpdir(), "holdfast-curator-"));
     compileCurator(classes);
     try {
-      for (const name of names) groups.push(await startGroup(name, options.processes, address, classes));
+      for (const name of names) groups.push(await startGroup(name, options.processes, store.address, classes));
       await runRounds(groups, async (group, isCounted) => {
-        const round = await measureRound(group, options, pid);
+        const round = await measureRound(group, options, store);
         if (isCounted) rounds.get(group.name)?.push(round);
       });
     } finally {
@@ -115,15 +109,15 @@ async function startNodeProcess(name: string, address: string): Promise<Measured
 async function measureRound(
   { name, processes }: MeasuredGroup,
   { load, ms }: ZooKeeperOptions,
-  pid: number,
+  store: BenchStore,
 ): Promise<ZooKeeperRound> {
   const runAll = <T>(step: (process: MeasuredProcess) => Promise<T>): Promise<T[]> => Promise.all(processes.map(step));
   await runAll((process) => process.begin({ ...load, prefix: name === CURATOR ? "key-" : `${name}-` }));
   await delay(LEAD_MS);
   await runAll((process) => process.mark());
-  const before = processCpuMicros(pid);
+  const before = await store.work();
   const windowSamples = await sampleWindow(runAll, load.callers * processes.length, IS_QUICK_RUN ? ms / 2 : ms);
-  const serverCpu = processCpuMicros(pid) - before;
+  const serverCpu = (await store.work()).cpu - before.cpu;
   await runAll((process) => process.finish());
   const grantsPerCaller = windowSamples.flatMap((windowSample) => windowSample.grantsPerCaller);
   const grants = sum(grantsPerCaller);

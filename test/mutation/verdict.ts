@@ -17,6 +17,8 @@ export type Verdict =
 
 const SURVIVED: Verdict = { is: "survived" };
 const MAX_OUTPUT_CHARS = 4_000;
+/** The message of an error may quote much. */
+const MAX_REASON_CHARS = 200;
 
 /**
  * A test that fails by a time limit of its own has failed like any other. A program that had to be killed says nothing: a
@@ -24,7 +26,7 @@ const MAX_OUTPUT_CHARS = 4_000;
  */
 export function judge(program: string, { output, code }: RunResult): Verdict {
   const [failure, reason] = findFailureLines(output).map((line) => line.slice(line.indexOf(" ")).trim());
-  if (failure !== undefined) return { is: "caught", by: `${program}: ${failure} (${reason})` };
+  if (failure !== undefined) return { is: "caught", by: `${program}: ${failure} (${reason?.slice(0, MAX_REASON_CHARS)})` };
   if (code === null) return { is: "unjudged", why: `${program}: killed, because it did not end in time` };
   // with all tests skipped, since something is not installed, nothing was tested
   if (code === 0 && (parseSummary(output)?.passed ?? 0) > 0) return SURVIVED;
