@@ -1,5 +1,5 @@
 import { defineConfig } from "vitest/config";
-import { ConformanceFirst } from "./scripts/test/conformance-first.ts";
+import { LongFilesFirst } from "./scripts/test/long-files-first.ts";
 import { isVitestSuite, SUITES, TEST_TIMEOUT_MS, toGlobs } from "./scripts/test/suites.ts";
 import { SummaryReporter } from "./scripts/test/summary-reporter.ts";
 import { textModules } from "./scripts/text-modules.ts";
@@ -22,7 +22,7 @@ export default defineConfig({
   test: {
     // more than the two cores of the smallest machine: most of their time tests wait, for leases, servers and processes
     maxWorkers: 3,
-    sequence: { sequencer: ConformanceFirst },
+    sequence: { sequencer: LongFilesFirst },
     testTimeout: TEST_TIMEOUT_MS,
     setupFiles: ["test/support/setup/table-inspection.ts"],
     reporters: ["default", new SummaryReporter()],

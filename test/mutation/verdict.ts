@@ -26,7 +26,9 @@ const MAX_REASON_CHARS = 200;
  */
 export function judge(program: string, { output, code }: RunResult): Verdict {
   const [failure, reason] = findFailureLines(output).map((line) => line.slice(line.indexOf(" ")).trim());
-  if (failure !== undefined) return { is: "caught", by: `${program}: ${failure} (${reason?.slice(0, MAX_REASON_CHARS)})` };
+  if (failure !== undefined) {
+    return { is: "caught", by: `${program}: ${failure} (${reason?.slice(0, MAX_REASON_CHARS)})` };
+  }
   if (code === null) return { is: "unjudged", why: `${program}: killed, because it did not end in time` };
   // with all tests skipped, since something is not installed, nothing was tested
   if (code === 0 && (parseSummary(output)?.passed ?? 0) > 0) return SURVIVED;
