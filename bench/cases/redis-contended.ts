@@ -3,18 +3,12 @@
 import type { BenchCase, Check, Findings, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import { measureOnRedis } from "../harness/redis-rounds.ts";
+import { grantVariation, starvedCallers } from "../harness/rounds.ts";
 import type { WindowLoad } from "../harness/sampling-window.ts";
 import type { Spread } from "../harness/stats.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import type { Column, LoadOptions, StoreRound, StoreRounds } from "../harness/store-rounds.ts";
-import {
-  bestRates,
-  figurePerRound,
-  grantRates,
-  grantVariation,
-  starvedCallers,
-  storeRow,
-} from "../harness/store-rounds.ts";
+import { bestRates, figurePerRound, grantRates, storeRow } from "../harness/store-rounds.ts";
 import {
   BROKER,
   DIRECT_HAND_OFF,

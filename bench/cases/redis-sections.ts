@@ -3,9 +3,10 @@
 import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import { measureOnRedis } from "../harness/redis-rounds.ts";
+import { starvedCallers } from "../harness/rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import type { StoreRounds } from "../harness/store-rounds.ts";
-import { bestRates, grantRates, starvedCallers, storeRow } from "../harness/store-rounds.ts";
+import { bestRates, grantRates, storeRow } from "../harness/store-rounds.ts";
 import {
   BROKER,
   HOLDFAST,

@@ -2,11 +2,12 @@
 
 import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
+import { starvedCallers } from "../harness/rounds.ts";
 import type { SqlKind } from "../harness/sql-rounds.ts";
 import { listRivals, MARIADB_KIND, measureOnDatabase, POSTGRES_KIND } from "../harness/sql-rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import type { Column, StoreRounds } from "../harness/store-rounds.ts";
-import { bestRates, figurePerRound, grantRates, starvedCallers, storeRow } from "../harness/store-rounds.ts";
+import { bestRates, figurePerRound, grantRates, storeRow } from "../harness/store-rounds.ts";
 
 const CALLERS = 64;
 const PROCESS_COUNTS = [1, 4];

@@ -3,10 +3,10 @@
 import type { BenchCase, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import { ChildProcessRpc } from "../harness/child-rpc.ts";
+import { runRounds } from "../harness/run-rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import { buildThirdParty } from "../harness/third-party.ts";
 import { withBenchZooKeeper } from "../harness/zookeeper.ts";
-import { runRounds } from "../harness/zookeeper-rounds.ts";
 import { HOLDFAST_CLIENT, NATIVE_CLIENT, PLAIN_CLIENT } from "../implementations/zookeeper-clients.ts";
 
 const NODE_COUNT = 2_000;
@@ -57,7 +57,7 @@ async function measureAll(names: readonly string[]): Promise<ReadonlyMap<string,
   await withBenchZooKeeper(async ({ address }) => {
     const children = names.map((name) => ({ name, child: new ChildProcessRpc(program, [name, address]) }));
     try {
-      await runRounds(children, async ({ name, child }, isCounted) => {
+      await runRounds(children, { warmUp: 3 }, async ({ name, child }, isCounted) => {
         const creationResult = await child.call<CreationResult>("creates", NODE_COUNT);
         if (isCounted) results.get(name)?.push(creationResult);
       });

@@ -2,9 +2,11 @@
 
 import type { BenchCase, Check, Findings } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
+import { starvedCallers } from "../harness/rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
+import { grantRates } from "../harness/store-rounds.ts";
 import type { ZooKeeperOptions } from "../harness/zookeeper-rounds.ts";
-import { CURATOR, grantRates, measureOnZooKeeper, starvedCallers, zooKeeperRow } from "../harness/zookeeper-rounds.ts";
+import { CURATOR, measureOnZooKeeper, zooKeeperRow } from "../harness/zookeeper-rounds.ts";
 import { HOLDFAST, HOLDFAST_CACHED, HOLDFAST_STRICT } from "../implementations/zookeeper.ts";
 
 const METHOD =

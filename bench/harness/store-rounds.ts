@@ -9,17 +9,13 @@ import type { Row } from "./bench-case.ts";
 import type { BenchStore, StoreWork } from "./bench-store.ts";
 import { allCallsBetween, callsBetween } from "./bench-store.ts";
 import { ChildProcessRpc } from "./child-rpc.ts";
-import { waitForIdle } from "./machine.ts";
 import { IS_QUICK_RUN } from "./quick-run.ts";
-import { CLIENT_PROGRAM } from "./rounds.ts";
+import { CLIENT_PROGRAM, grantVariation, starvedCallers } from "./rounds.ts";
+import { runRounds } from "./run-rounds.ts";
 import type { WindowLoad, WindowResult, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
-import { computeSpread, sum, variation } from "./stats.ts";
+import { computeSpread, sum } from "./stats.ts";
 
-/** Not counted: code is compiled, heaps grow. */
-const WARM_UP = 1;
-export const ROUNDS: number = 7;
-const QUICK_ROUNDS = 2;
 /** Every process has begun, so the first one has no lead. */
 const LEAD_MS = 40;
 /** For callers that still wait when a round is over; then their processes are replaced. */
@@ -100,7 +96,7 @@ export async function measureOnStore(
   const failures = new Map<string, string>();
   await kind.withStore((server) =>
     withStoreGroups(names, options.processes, server, (groups) =>
-      runRounds(groups, options.rounds ?? ROUNDS, async (group, isCounted) => {
+      runRounds(groups, { counted: options.rounds }, async (group, isCounted) => {
         if (failures.has(group.name)) return;
         try {
           const ms = isCounted ? options.ms : (options.warmUpMs ?? options.ms);
@@ -116,20 +112,6 @@ export async function measureOnStore(
   if (ownFailure !== undefined) throw new Error(ownFailure.join(": "));
   const roundsOf = (name: string): readonly StoreRound[] => rounds.get(name) ?? [];
   return Object.assign(roundsOf, { failure: (name: string) => failures.get(name) ?? null });
-}
-
-/** Warm-up and counted rounds; the first place goes round. */
-export async function runRounds<Team>(
-  groups: readonly Team[],
-  rounds: number,
-  measure: (team: Team, isCounted: boolean) => Promise<void>,
-): Promise<void> {
-  for (let round = -WARM_UP; round < (IS_QUICK_RUN ? QUICK_ROUNDS : rounds); round++) {
-    for (let turn = 0; turn < groups.length; turn++) {
-      if (!IS_QUICK_RUN) await waitForIdle();
-      await measure(groups[(turn + round + WARM_UP) % groups.length] as Team, round >= 0);
-    }
-  }
 }
 
 /** Starts everybody's processes, gives them to `use`, and ends them. */
@@ -249,7 +231,7 @@ async function replaceProcesses(group: StoreProcessGroup): Promise<void> {
 }
 
 /** Grants a second, round by round. */
-export function grantRates(rounds: readonly StoreRound[]): readonly number[] {
+export function grantRates(rounds: readonly Pick<StoreRound, "grants" | "ms">[]): readonly number[] {
   return rounds.map(({ grants, ms }) => (grants / ms) * 1_000);
 }
 
@@ -258,16 +240,6 @@ export function figurePerRound(
   figure: keyof Omit<StoreRound, "grantsPerCaller">,
 ): readonly number[] {
   return rounds.map((round) => round[figure]);
-}
-
-/** How unevenly the callers were served, round by round. */
-export function grantVariation(rounds: readonly StoreRound[]): readonly number[] {
-  return rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller));
-}
-
-/** Callers that got nothing, round by round. */
-export function starvedCallers(rounds: readonly StoreRound[]): readonly number[] {
-  return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
 }
 
 /** Microseconds of the clients' CPU per grant, round by round. */

@@ -8,19 +8,19 @@ import type { Row } from "./bench-case.ts";
 import type { BenchStore } from "./bench-store.ts";
 import { ChildProcessRpc } from "./child-rpc.ts";
 import { CuratorClient, compileCurator } from "./curator.ts";
-import { waitForIdle } from "./machine.ts";
 import { IS_QUICK_RUN } from "./quick-run.ts";
-import { CLIENT_PROGRAM } from "./rounds.ts";
+import { CLIENT_PROGRAM, grantVariation, starvedCallers } from "./rounds.ts";
+import { runRounds } from "./run-rounds.ts";
 import type { WindowLoad, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
-import { computeSpread, quantile, sum, variation } from "./stats.ts";
+import { computeSpread, quantile, sum } from "./stats.ts";
+import { grantRates } from "./store-rounds.ts";
 import { withBenchZooKeeper } from "./zookeeper.ts";
 
 export const CURATOR = "Curator";
 
-/** Not counted: code is compiled, heaps grow; a JVM takes its time for that. */
-const WARM_UP = IS_QUICK_RUN ? 1 : 3;
-const ROUNDS = IS_QUICK_RUN ? 2 : 7;
+/** A JVM takes its time to compile. */
+const WARM_UP = 3;
 /** Every process has begun, and whoever came first has no lead. */
 const LEAD_MS = 60;
 const FINISH_TIMEOUT_MS = 10_000;
@@ -63,7 +63,7 @@ export function measureOnZooKeeper(names: readonly string[], options: ZooKeeperO
     compileCurator(classes);
     try {
       for (const name of names) groups.push(await startGroup(name, options.processes, store.address, classes));
-      await runRounds(groups, async (group, isCounted) => {
+      await runRounds(groups, { warmUp: WARM_UP }, async (group, isCounted) => {
         const round = await measureRound(group, options, store);
         if (isCounted) rounds.get(group.name)?.push(round);
       });
@@ -73,19 +73,6 @@ export function measureOnZooKeeper(names: readonly string[], options: ZooKeeperO
     }
     return (name) => rounds.get(name) ?? [];
   });
-}
-
-/** Warm-up and counted rounds; the first place goes round. */
-export async function runRounds<T>(
-  groups: readonly T[],
-  measure: (team: T, isCounted: boolean) => Promise<void>,
-): Promise<void> {
-  for (let round = -WARM_UP; round < ROUNDS; round++) {
-    for (let turn = 0; turn < groups.length; turn++) {
-      if (!IS_QUICK_RUN) await waitForIdle();
-      await measure(groups[(turn + round + WARM_UP) % groups.length] as T, round >= 0);
-    }
-  }
 }
 
 async function startGroup(name: string, processes: number, address: string, classes: string): Promise<MeasuredGroup> {
@@ -155,16 +142,6 @@ async function sampleWindow(
   }
 }
 
-/** Grants a second, round by round. */
-export function grantRates(rounds: readonly ZooKeeperRound[]): readonly number[] {
-  return rounds.map(({ grants, ms }) => (grants / ms) * 1_000);
-}
-
-/** Callers that got nothing, round by round. */
-export function starvedCallers(rounds: readonly ZooKeeperRound[]): readonly number[] {
-  return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
-}
-
 export function zooKeeperRow(name: string, rounds: readonly ZooKeeperRound[]): Row {
   const figures: Record<string, Spread> = { "grants/s": computeSpread(grantRates(rounds)) };
   const times = { "p50 ms": "p50", "p99 ms": "p99", "longest ms": "most" } as const;
@@ -174,7 +151,7 @@ export function zooKeeperRow(name: string, rounds: readonly ZooKeeperRound[]): R
     if (values.every((time) => Number.isFinite(time) && time > 0)) figures[column] = computeSpread(values);
   }
   if ((rounds[0]?.grantsPerCaller.length ?? 0) > 1) {
-    figures["spread of grants"] = computeSpread(rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller)));
+    figures["spread of grants"] = computeSpread(grantVariation(rounds));
     figures["got nothing"] = computeSpread(starvedCallers(rounds));
   }
   figures["client CPU us/grant"] = computeSpread(rounds.map(({ cpu, grants }) => cpu / grants));
