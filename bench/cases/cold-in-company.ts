@@ -16,7 +16,7 @@ import { BY_HAND, HOLDFAST, HOLDFAST_STRICT } from "../implementations/redis.ts"
 const NAMES = [HOLDFAST, HOLDFAST_STRICT, BY_HAND];
 const ROUNDS = 15;
 const SLICE_MS = 600;
-/** Before each slice, so that a contestant is idle for more than four seconds between its own. */
+/** Before each slice, so that an implementation is idle for more than four seconds between its own. */
 const PAUSE_MS = 1_000;
 const PROGRAM = new URL("../harness/company.child.js", import.meta.url);
 

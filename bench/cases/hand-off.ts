@@ -1,4 +1,4 @@
-/** How long a lock is nobody's on its way from one process to the next. */
+/** How long a lock takes from its release in one process to its grant in the next. */
 
 import type { BenchCase } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
@@ -41,8 +41,8 @@ export const handOff: BenchCase = {
     const mediansOf = (name: string): readonly number[] => gapsByName.get(name)?.p50 ?? [];
     const three = mediansOf(BASELINE).map((two) => (3 / 2) * two);
     return {
-      rows: [...gapsByName].map(([contestant, { p50, p99 }]) => ({
-        contestant,
+      rows: [...gapsByName].map(([name, { p50, p99 }]) => ({
+        name,
         figures: { "p50 us": computeSpread(p50), "p99 us": computeSpread(p99) },
       })),
       checks: [

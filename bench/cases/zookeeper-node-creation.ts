@@ -30,7 +30,7 @@ export const zooKeeperNodeCreation: BenchCase = {
     const ratesOf = (name: string): readonly number[] =>
       (results.get(name) ?? []).map(({ ms }) => (NODE_COUNT / ms) * 1_000);
     const rows: Row[] = names.map((name) => ({
-      contestant: name,
+      name,
       figures: {
         "creates/s": computeSpread(ratesOf(name)),
         "CPU us/create": computeSpread((results.get(name) ?? []).map(({ cpu }) => cpu / NODE_COUNT)),
@@ -46,7 +46,7 @@ export const zooKeeperNodeCreation: BenchCase = {
       );
     if (unavailableReason === null) return { rows, checks: [goal(NATIVE_CLIENT)] };
     return {
-      rows: [...rows, { contestant: `${NATIVE_CLIENT}: not built: ${unavailableReason}`, figures: {} }],
+      rows: [...rows, { name: `${NATIVE_CLIENT}: not built: ${unavailableReason}`, figures: {} }],
       checks: [goal(PLAIN_CLIENT)],
     };
   },

@@ -9,7 +9,7 @@ import { computeSpread, quantile } from "./stats.ts";
 import type { StoreKind, StoreProcessGroup } from "./store-rounds.ts";
 import { withStoreGroups } from "./store-rounds.ts";
 
-/** Of a round; a contestant that hands over a few times a second is not waited for. */
+/** Of a round; an implementation that hands over a few times a second is not waited for. */
 const ROUND_MS = IS_QUICK_RUN ? 300 : 600;
 /** The most of a round. */
 export const HAND_OFFS = 30;
@@ -20,7 +20,7 @@ export interface HandOffFigures {
   count: number;
 }
 
-/** Rounds of hand-offs between two processes of each contestant. */
+/** Rounds of hand-offs between two processes of each implementation. */
 export async function measureHandOffs(
   { withStore }: Pick<StoreKind, "withStore">,
   names: readonly string[],
@@ -43,8 +43,8 @@ export async function measureHandOffs(
 }
 
 export function handOffRows(rounds: ReadonlyMap<string, HandOffFigures>): Row[] {
-  return [...rounds].map(([contestant, { p50, p99, count }]) => ({
-    contestant,
+  return [...rounds].map(([name, { p50, p99, count }]) => ({
+    name,
     figures: { "p50 us": computeSpread(p50), "p99 us": computeSpread(p99), "hand-offs": computeSpread([count]) },
   }));
 }

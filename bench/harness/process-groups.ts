@@ -1,4 +1,4 @@
-/** Several client processes at one server, each contestant with a server and clients of its own. */
+/** Several client processes at one server, each implementation with a server and clients of its own. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -27,7 +27,7 @@ export interface ProcessGroupOptions {
   readonly nodeOptions?: readonly string[];
 }
 
-/** Starts a contestant's server and clients, gives them to `use`, and ends them. */
+/** Starts an implementation's server and clients, gives them to `use`, and ends them. */
 export async function withProcessGroup<T>(
   name: string,
   { processes, tcp, nodeOptions = [] }: ProcessGroupOptions,

@@ -1,4 +1,4 @@
-/** Rounds in which every contestant is measured once, each in processes of its own, one at a time. */
+/** Rounds in which every implementation is measured once, each in processes of its own, one at a time. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,16 +15,16 @@ import { computeSpread, variation } from "./stats.ts";
 /** Rounds in which processes that have a core each are compiled. */
 export const WARM_UP: number = 2;
 
-/** What one contestant did in one round. */
+/** What one implementation did in one round. */
 export interface Round extends Measured {
   /** Of its server, microseconds; 0 if it has none. */
   readonly serverCpu: number;
 }
 
-/** The rounds of a contestant by its name. @throws if it did not take part */
+/** The rounds of an implementation by its name. @throws if it was not measured */
 export type Rounds = (name: string) => readonly Round[];
 
-/** A contestant's processes. */
+/** An implementation's processes. */
 export interface RunningImplementation {
   readonly name: string;
   readonly client: ChildProcessRpc;
@@ -33,7 +33,7 @@ export interface RunningImplementation {
   readonly socket: string;
 }
 
-/** Starts the processes of a contestant, gives them to `use`, and ends them. */
+/** Starts the processes of an implementation, gives them to `use`, and ends them. */
 export async function withImplementation<T>(
   name: string,
   use: (implementation: RunningImplementation) => Promise<T>,
@@ -117,7 +117,7 @@ export function starvedCallers(rounds: readonly Pick<Round, "grantsPerCaller">[]
 }
 
 /** The usual columns, and more. */
-export function toRow(contestant: string, rounds: readonly Round[], extraFigures: Row["figures"] = {}): Row {
+export function toRow(name: string, rounds: readonly Round[], extraFigures: Row["figures"] = {}): Row {
   const figures: Record<string, Spread> = { "pairs/s": computeSpread(pairRates(rounds)) };
   if (rounds.every(({ p50 }) => Number.isFinite(p50))) {
     figures["p50 us"] = computeSpread(medianLatencies(rounds));
@@ -127,5 +127,5 @@ export function toRow(contestant: string, rounds: readonly Round[], extraFigures
   if (rounds.some(({ serverCpu }) => serverCpu > 0)) {
     figures["server CPU us/pair"] = computeSpread(rounds.map(({ serverCpu, pairs }) => serverCpu / pairs));
   }
-  return { contestant, figures: { ...figures, ...extraFigures } };
+  return { name, figures: { ...figures, ...extraFigures } };
 }

@@ -20,7 +20,7 @@ export interface TurnFigures {
   readonly p50: number[];
   readonly mean: number[];
   readonly longest: number[];
-  /** Commands that both sent for a turn; NaN if they cannot be told. */
+  /** Commands that both sent for a turn; NaN if they are not counted. */
   readonly commands: number[];
 }
 

@@ -1,4 +1,7 @@
-/** Rounds on one ZooKeeper, as it comes (every write is synced to the disk): ours in Node, Curator in JVMs, taking turns. */
+/**
+ * Rounds on one ZooKeeper, as it comes (every write is synced to the disk): Holdfast in Node, Curator in JVMs, in
+ * turns.
+ */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -21,7 +24,7 @@ export const CURATOR = "Curator";
 
 /** A JVM takes its time to compile. */
 const WARM_UP = 3;
-/** Every process has begun, and whoever came first has no lead. */
+/** Every process has begun, so the first one has no lead. */
 const LEAD_MS = 60;
 const FINISH_TIMEOUT_MS = 10_000;
 /** With fewer for each caller a grant more or less would look like unfairness. */
@@ -35,7 +38,7 @@ export interface ZooKeeperRound extends WindowSample {
 
 export type ZooKeeperRounds = (name: string) => readonly ZooKeeperRound[];
 
-/** One process of a contestant. */
+/** One process of an implementation. */
 interface MeasuredProcess {
   begin(load: WindowLoad): Promise<unknown>;
   mark(): Promise<unknown>;
@@ -127,7 +130,7 @@ async function measureRound(
   };
 }
 
-/** After a while; and after everybody can have had a turn, however slow the machine is. */
+/** After a while; and after each caller can have had a turn, however slow the machine is. */
 async function sampleWindow(
   runAll: (step: (process: MeasuredProcess) => Promise<WindowSample>) => Promise<WindowSample[]>,
   callers: number,
@@ -156,5 +159,5 @@ export function zooKeeperRow(name: string, rounds: readonly ZooKeeperRound[]): R
   }
   figures["client CPU us/grant"] = computeSpread(rounds.map(({ cpu, grants }) => cpu / grants));
   figures["ZooKeeper CPU us/grant"] = computeSpread(rounds.map(({ serverCpu, grants }) => serverCpu / grants));
-  return { contestant: name, figures };
+  return { name, figures };
 }

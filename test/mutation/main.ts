@@ -35,7 +35,10 @@ export default { plugins: [textModules], test: { testTimeout: TEST_TIMEOUT_MS, r
 
 process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
-/** A copy of what is tested and of what tests it, without the configuration of the repository. Its programs never have a fault. */
+/**
+ * A copy of what is tested and of what tests it, without the configuration of the repository. Its programs never have a
+ * fault.
+ */
 function prepareWorkTree(): void {
   for (const part of ["src", "test", "scripts", "docs", "dist", "build", "package.json", "tsconfig.json"]) {
     // a test refuses to start a program that is older than its sources

@@ -1,6 +1,6 @@
 /**
- * Faults put into the code on purpose, each a change of text that must match exactly once. The simulator or the tests of
- * core must notice every one of them: else they would not notice the same fault made by accident.
+ * Faults put into the code on purpose, each a change of text that must match exactly once. The simulator or the tests
+ * of core must notice every one of them: else they would not notice the same fault made by accident.
  */
 
 import { readFileSync } from "node:fs";
@@ -24,7 +24,10 @@ export interface Mutant {
   readonly file: string;
   readonly find: string;
   readonly replace: string;
-  /** Tests to try if the simulator does not notice; default: those of core. A program of dist that they start has no fault. */
+  /**
+   * Tests to try if the simulator does not notice; default: those of core. A program of dist that they start has no
+   * fault.
+   */
   readonly tests?: string;
 }
 

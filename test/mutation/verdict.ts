@@ -21,8 +21,8 @@ const MAX_OUTPUT_CHARS = 4_000;
 const MAX_REASON_CHARS = 200;
 
 /**
- * A test that fails by a time limit of its own has failed like any other. A program that had to be killed says nothing: a
- * fault that makes the code run in circles looks like a machine that is too busy.
+ * A test that fails by a time limit of its own has failed like any other. A program that had to be killed says nothing:
+ * a fault that makes the code run in circles looks like a machine that is too busy.
  */
 export function judge(program: string, { output, code }: RunResult): Verdict {
   const [failure, reason] = findFailureLines(output).map((line) => line.slice(line.indexOf(" ")).trim());
