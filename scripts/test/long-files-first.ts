@@ -1,10 +1,12 @@
 import type { TestSpecification } from "vitest/node";
 import { BaseSequencer } from "vitest/node";
 
-/** Their tests stand elsewhere, or take long for their length: parts of paths. */
+/**
+ * Parts of paths. Their tests stand elsewhere, or take long for their length. The pairs of faults (nemesis) are not among them:
+ * they keep both cores busy, and would begin beside five leaders and the processes that must end within two seconds.
+ */
 const LONG_FILES = [
   "/test/conformance/",
-  "/test/fault-injection/nemesis/",
   "/test/leader/",
   "/bonus-example.test.ts",
   "/redis/queue-fuzz.test.ts",
