@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
-import { ConformanceFirst } from "./scripts/test/conformance-first.ts";
-import { isVitestSuite, SUITES, toGlobs } from "./scripts/test/suites.ts";
+import { LongFilesFirst } from "./scripts/test/long-files-first.ts";
+import { isVitestSuite, SUITES, TEST_TIMEOUT_MS, toGlobs } from "./scripts/test/suites.ts";
 import { SummaryReporter } from "./scripts/test/summary-reporter.ts";
 import { textModules } from "./scripts/text-modules.ts";
 
@@ -22,9 +22,8 @@ export default defineConfig({
   test: {
     // more than the two cores of the smallest machine: most of their time tests wait, for leases, servers and processes
     maxWorkers: 3,
-    sequence: { sequencer: ConformanceFirst },
-    // a busy machine makes a few seconds many
-    testTimeout: process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000,
+    sequence: { sequencer: LongFilesFirst },
+    testTimeout: TEST_TIMEOUT_MS,
     setupFiles: ["test/support/setup/table-inspection.ts"],
     reporters: ["default", new SummaryReporter()],
     projects: SUITES.filter(isVitestSuite).map((suite) => ({

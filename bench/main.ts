@@ -1,6 +1,7 @@
-// `npm run bench -- [--quick] [case...]`: measures, and (unless quick) writes one JSON a run below bench/results, which is not in the tree. Fails if
-// a gate does not hold; rates are goals, and only reported.
-// `npm run bench -- --page [RUN.json...]`: puts the figures of these runs into docs/results.md, and writes docs/benchmarks.md from it.
+// `npm run bench -- [--quick] [case...]`: measures, and (unless quick) writes one JSON a run below bench/results, which
+// is not in the tree. Fails if a gate does not hold; rates are goals, and only reported.
+// `npm run bench -- --page [RUN.json...]`: puts the figures of these runs into docs/results.md, and writes
+// docs/benchmarks.md from it.
 // `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: see compare/compare.ts.
 // `npm run bench -- --imports BUILD [--rounds N] [ENTRY...]`: see compare/imports.ts.
 

@@ -46,7 +46,7 @@ export const abusiveClients: BenchCase = {
             "p99 us beside": computeSpread(p99(loadedRounds)),
             ratio,
           };
-          rows.push({ contestant: kind, figures });
+          rows.push({ name: kind, figures });
           checks.push(check("goal", `${kind}: p99 of p99 alone`, ratio, "at most", 2));
         }
         return { rows, checks };

@@ -1,6 +1,7 @@
 /**
- * Cached locks, on any store that recalls them: used again by their process, beside a mutex in memory, which asks no store either;
- * and what they cost other processes: two that take turns, and one that waits for a lock that another one has cached.
+ * Cached locks, on any store that recalls them: used again by their process, beside a mutex in memory, which asks no
+ * store either; and what they cost other processes: two that take turns, and one that waits for a lock that another one
+ * has cached.
  */
 
 import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
@@ -14,7 +15,7 @@ import { figurePerRound, grantRates, measureOnStore, storeRow } from "../harness
 import type { ExerciseOptions, TurnFigures } from "../harness/turns.ts";
 import { measureTurns, TURNS, takeTurns, waitBehind } from "../harness/turns.ts";
 
-/** A store with the names of its contestants. */
+/** A store with the names of its implementations. */
 export interface CachingSubject {
   /** Begins the names of its cases. */
   readonly group: string;
@@ -167,8 +168,8 @@ function ratioOf(
 }
 
 function toRows(figures: ReadonlyMap<string, TurnFigures>): Row[] {
-  return [...figures].map(([contestant, { p50, mean, longest, commands }]) => ({
-    contestant,
+  return [...figures].map(([name, { p50, mean, longest, commands }]) => ({
+    name,
     figures: {
       "p50 us": computeSpread(p50),
       "mean us": computeSpread(mean),

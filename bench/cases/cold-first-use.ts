@@ -8,8 +8,8 @@ import type { Workload } from "../harness/closed-loop.ts";
 import { withBenchRedis } from "../harness/redis.ts";
 import type { Round } from "../harness/rounds.ts";
 import { CLIENT_PROGRAM, pairRates, toRow } from "../harness/rounds.ts";
+import { runRounds } from "../harness/run-rounds.ts";
 import { computeRatio } from "../harness/stats.ts";
-import { runRounds } from "../harness/store-rounds.ts";
 import { BY_HAND, HOLDFAST, HOLDFAST_STRICT } from "../implementations/redis.ts";
 
 const NAMES = [HOLDFAST, HOLDFAST_STRICT, BY_HAND];
@@ -31,7 +31,7 @@ export const coldFirstUse: BenchCase = {
   async run() {
     const rounds = new Map<string, Round[]>(NAMES.map((name) => [name, []]));
     await withBenchRedis(({ address }) =>
-      runRounds(NAMES, ROUNDS, async (name, isCounted) => {
+      runRounds(NAMES, { counted: ROUNDS }, async (name, isCounted) => {
         const client = new ChildProcessRpc(CLIENT_PROGRAM, [name, address]);
         try {
           await client.call("ready");

@@ -1,4 +1,6 @@
-/** A lock on Redis that two processes pass to each other, a few times each: both sleep in between, and neither is warm. */
+/**
+ * A lock on Redis that two processes pass to each other, a few times each: both sleep in between, and neither is warm.
+ */
 
 import type { BenchCase } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";

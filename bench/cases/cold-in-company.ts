@@ -9,14 +9,14 @@ import type { CompanyWorkload } from "../harness/company.child.ts";
 import { withBenchRedis } from "../harness/redis.ts";
 import type { Round } from "../harness/rounds.ts";
 import { medianLatencies, toRow } from "../harness/rounds.ts";
+import { runRounds } from "../harness/run-rounds.ts";
 import { computeRatio } from "../harness/stats.ts";
-import { runRounds } from "../harness/store-rounds.ts";
 import { BY_HAND, HOLDFAST, HOLDFAST_STRICT } from "../implementations/redis.ts";
 
 const NAMES = [HOLDFAST, HOLDFAST_STRICT, BY_HAND];
 const ROUNDS = 15;
 const SLICE_MS = 600;
-/** Before each slice, so that a contestant is idle for more than four seconds between its own. */
+/** Before each slice, so that an implementation is idle for more than four seconds between its own. */
 const PAUSE_MS = 1_000;
 const PROGRAM = new URL("../harness/company.child.js", import.meta.url);
 
@@ -37,7 +37,7 @@ export const coldInCompany: BenchCase = {
     await withBenchRedis(async ({ address }) => {
       const company = new ChildProcessRpc(PROGRAM, [address, ...NAMES]);
       try {
-        await runRounds(NAMES, ROUNDS, async (name, isCounted) => {
+        await runRounds(NAMES, { counted: ROUNDS }, async (name, isCounted) => {
           await delay(PAUSE_MS);
           const workload: CompanyWorkload = {
             name,

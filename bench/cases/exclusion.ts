@@ -25,7 +25,7 @@ export const exclusion: BenchCase = {
       const sections = await measureSections(name);
       const { overlaps, tokens } = countFaults(sections);
       const figures = { sections: computeSpread([sections.length]), overlaps: computeSpread([overlaps]) };
-      rows.push({ contestant: name, figures });
+      rows.push({ name, figures });
       if (name === CONTROL_NAME)
         checks.push(check("gate", `${name}: overlaps`, computeSpread([overlaps]), "at least", 1));
       else checks.push(check("gate", `${name}: overlaps`, computeSpread([overlaps]), "exactly", 0));

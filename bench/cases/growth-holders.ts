@@ -111,7 +111,7 @@ async function measureGrowth(
     }
     ratio = computeRatio(many, one);
     const figures = { "us/pair": computeSpread(many), "us/pair, one holder": computeSpread(one), ratio };
-    rows.push({ contestant: `${count.toLocaleString("en-US")} ${name}`, figures });
+    rows.push({ name: `${count.toLocaleString("en-US")} ${name}`, figures });
   }
   return { rows, ratio };
 }

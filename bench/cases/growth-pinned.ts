@@ -79,10 +79,10 @@ function createCase({ id, title, withStore }: SqlKind, pin: Pin): BenchCase {
               "us/pair, no transaction": computeSpread(theirs),
               ratio: computeRatio(ours, theirs),
             };
-            return { contestant: `after ${count.toLocaleString("en-US")} pairs`, figures };
+            return { name: `after ${count.toLocaleString("en-US")} pairs`, figures };
           });
           const last = rows.at(-1) as Row;
-          const what = `${last.contestant}, of a pair without the transaction`;
+          const what = `${last.name}, of a pair without the transaction`;
           return { rows, checks: [check("goal", what, last.figures.ratio as Spread, "at most", BOUND)] };
         }),
       ),

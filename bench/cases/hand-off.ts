@@ -1,11 +1,11 @@
-/** How long a lock is nobody's on its way from one process to the next. */
+/** How long a lock takes from its release in one process to its grant in the next. */
 
 import type { BenchCase } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
-import { waitForIdle } from "../harness/machine.ts";
 import type { ProcessGroup } from "../harness/process-groups.ts";
 import { withProcessGroups } from "../harness/process-groups.ts";
-import { ROUNDS, WARM_UP } from "../harness/rounds.ts";
+import { WARM_UP } from "../harness/rounds.ts";
+import { runRounds } from "../harness/run-rounds.ts";
 import { computeRatio, computeSpread, quantile } from "../harness/stats.ts";
 import type { Turn } from "../harness/workloads.ts";
 
@@ -30,22 +30,19 @@ export const handOff: BenchCase = {
     const gapsByName = new Map<string, { p50: number[]; p99: number[] }>(
       names.map((name) => [name, { p50: [], p99: [] }]),
     );
-    await withProcessGroups(names, { processes: 2, tcp: true }, async (groups) => {
-      for (let round = -WARM_UP; round < ROUNDS; round++) {
-        for (const group of groups) {
-          await waitForIdle();
-          const times = await measureGaps(group);
-          if (round < 0) continue;
-          gapsByName.get(group.name)?.p50.push(quantile(times, 0.5));
-          gapsByName.get(group.name)?.p99.push(quantile(times, 0.99));
-        }
-      }
-    });
+    await withProcessGroups(names, { processes: 2, tcp: true }, (groups) =>
+      runRounds(groups, { warmUp: WARM_UP }, async (group, isCounted) => {
+        const times = await measureGaps(group);
+        if (!isCounted) return;
+        gapsByName.get(group.name)?.p50.push(quantile(times, 0.5));
+        gapsByName.get(group.name)?.p99.push(quantile(times, 0.99));
+      }),
+    );
     const mediansOf = (name: string): readonly number[] => gapsByName.get(name)?.p50 ?? [];
     const three = mediansOf(BASELINE).map((two) => (3 / 2) * two);
     return {
-      rows: [...gapsByName].map(([contestant, { p50, p99 }]) => ({
-        contestant,
+      rows: [...gapsByName].map(([name, { p50, p99 }]) => ({
+        name,
         figures: { "p50 us": computeSpread(p50), "p99 us": computeSpread(p99) },
       })),
       checks: [

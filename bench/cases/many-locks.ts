@@ -59,7 +59,7 @@ export const heldLocks: BenchCase = {
             "server resident bytes a lock": computeSpread([(after.resident - before.resident) / HELD_COUNTS]),
           };
           return {
-            rows: [{ contestant: HOLDFAST, figures }],
+            rows: [{ name: HOLDFAST, figures }],
             checks: [
               check("gate", "renew frames", computeSpread([frames]), "at least", 1),
               check(
@@ -163,7 +163,7 @@ async function prepareKeys(rawClient: RawClient, count: number): Promise<SeriesS
 
 function toRows(description: string, points: SeriesPoints): Row[] {
   return points.map(([count, micros]) => ({
-    contestant: `${count.toLocaleString("en-US")} ${description}`,
+    name: `${count.toLocaleString("en-US")} ${description}`,
     figures: { "server CPU us/pair": computeSpread([micros]) },
   }));
 }

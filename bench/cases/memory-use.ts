@@ -21,7 +21,7 @@ export const memoryUse: BenchCase = {
     const idle = await repeatCall("idleKeys", KEYS);
     const cycles = await repeatCall("manyCycles", CYCLES);
     return {
-      rows: [{ contestant: HOLDFAST, figures: { "bytes a key": idle, "bytes a cycle": cycles } }],
+      rows: [{ name: HOLDFAST, figures: { "bytes a key": idle, "bytes a cycle": cycles } }],
       checks: [
         check("gate", "bytes of heap a key that is idle again", idle, "at most", 0.5),
         check("gate", "bytes of heap a cycle", cycles, "at most", 0.5),

@@ -1,20 +1,14 @@
-/** Ours on Redis against the rivals, many callers on one key. */
+/** Holdfast on Redis against the rivals, many callers on one key. */
 
 import type { BenchCase, Check, Findings, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import { measureOnRedis } from "../harness/redis-rounds.ts";
+import { grantVariation, starvedCallers } from "../harness/rounds.ts";
 import type { WindowLoad } from "../harness/sampling-window.ts";
 import type { Spread } from "../harness/stats.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import type { Column, LoadOptions, StoreRound, StoreRounds } from "../harness/store-rounds.ts";
-import {
-  bestRates,
-  figurePerRound,
-  grantRates,
-  grantVariation,
-  starvedCallers,
-  storeRow,
-} from "../harness/store-rounds.ts";
+import { bestRates, figurePerRound, grantRates, storeRow } from "../harness/store-rounds.ts";
 import {
   BROKER,
   DIRECT_HAND_OFF,
@@ -79,7 +73,10 @@ export const redisMultiProcess: BenchCase = {
     ),
 };
 
-/** Two commands serve as many as wait in one process; a little more, as a run is cut short when the last of a round leave. */
+/**
+ * Two commands serve as many as wait in one process; a little more, as a run is cut short when the last of a round
+ * leave.
+ */
 const localCommands = (callers: number): number => (2 / callers) * 1.05;
 const STRICT_COMMANDS = 2.1;
 /** Inside the scripts, a grant in strict order. */
@@ -158,12 +155,12 @@ export const redisStrict: BenchCase = {
     const checks: Check[] = [];
     for (const { processes, callers } of QUEUES) {
       const load = { callers, keys: 1, timed: "wait" } as const;
-      // so long that everybody's turn comes several times
+      // so long that the turn of each caller comes several times
       const ms = processes * callers > 64 ? 1_000 : 300;
       const rounds = await measureOnRedis([HOLDFAST_STRICT], { processes, load, ms, fair: MIN_GRANTS });
       const strict = rounds(HOLDFAST_STRICT);
       const description = `${processes * callers} waiting in ${processes === 1 ? "one process" : `${processes} processes`}`;
-      rows.push({ ...storeRow(HOLDFAST_STRICT, rounds, COLUMNS), contestant: description });
+      rows.push({ ...storeRow(HOLDFAST_STRICT, rounds, COLUMNS), name: description });
       const commands = computeSpread(figurePerRound(strict, "sent"));
       const starved = computeSpread(starvedCallers(strict));
       checks.push(

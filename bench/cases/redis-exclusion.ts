@@ -41,7 +41,7 @@ export const redisExclusion: BenchCase = {
           overlaps: computeSpread([overlaps]),
           "spread of sections": computeSpread([variation(sections.map((sections) => sections.length))]),
         };
-        rows.push({ contestant: name, figures });
+        rows.push({ name, figures });
         if (name === CONTROL_NAME)
           checks.push(check("gate", `${name}: overlaps`, computeSpread([overlaps]), "at least", 1));
         if (!name.startsWith("holdfast")) continue;

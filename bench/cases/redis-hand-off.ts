@@ -1,4 +1,7 @@
-/** How long a lock in Redis is nobody's on its way from one process to the next; and what ioredis's pipelining does to it. */
+/**
+ * How long a lock in Redis takes from its release in one process to its grant in the next; and how pipelining in
+ * ioredis changes that.
+ */
 
 import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
@@ -88,7 +91,7 @@ export const redisPipelining: BenchCase = {
       const rounds = await measureOnRedis(comparedNames, { processes, load: { callers, keys, timed }, ms: 250 });
       for (const name of comparedNames) {
         const row = storeRow(name, rounds, ["rate", "p50", "commands", "clientCpu", "serverCpu"]);
-        rows.push({ contestant: `${description}: ${row.contestant}`, figures: row.figures });
+        rows.push({ name: `${description}: ${row.name}`, figures: row.figures });
       }
       // where many are under way at once it may go either way
       for (const name of callers === 64 ? [] : names) {
@@ -104,7 +107,7 @@ export const redisPipelining: BenchCase = {
     const rounds = await measureHandOffs(REDIS, [HOLDFAST, HOLDFAST + PIPELINED]);
     const [unpipelined, pipelined] = [HOLDFAST, HOLDFAST + PIPELINED].map((name) => rounds.get(name)?.p50 ?? []);
     const ratio: Spread = computeRatio(pipelined ?? [], unpipelined ?? []);
-    rows.push(...handOffRows(rounds).map((row) => ({ ...row, contestant: `hand-off: ${row.contestant}` })));
+    rows.push(...handOffRows(rounds).map((row) => ({ ...row, name: `hand-off: ${row.name}` })));
     return { rows, checks: [...checks, check("goal", "hand-off: p50 with it of p50 without", ratio, "at least", 1)] };
   },
 };

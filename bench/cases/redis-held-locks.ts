@@ -21,7 +21,7 @@ const WINDOWS = IS_QUICK_RUN ? 2 : 7;
 const WATCH_MS = 5 * TICK_MS;
 const TIMEOUT_MS = 30_000;
 
-/** A process that keeps what it keeps, with a Redis to itself: what it costs can be told while others do the same. */
+/** A process that keeps what it keeps, with a Redis to itself: its cost is measured while others do the same. */
 interface HoldingClient {
   readonly name: string;
   readonly client: ChildProcessRpc;
@@ -69,7 +69,7 @@ export const redisHeldLocks: BenchCase = {
       rows: [
         ...toRows(costs, WATCH_MS),
         ...[...unable, "live-mutex"].map((name) => ({
-          contestant: `${name} (prolongs nothing by itself)`,
+          name: `${name} (prolongs nothing by itself)`,
           figures: {},
         })),
       ],
@@ -183,7 +183,7 @@ async function withinTime<T>(ms: number, operation: Promise<T>): Promise<T> {
   return Promise.race([operation, timeout]);
 }
 
-/** The error of whoever ended meanwhile. */
+/** The error of a process that ended meanwhile. */
 async function toCosts(
   clients: readonly HoldingClient[],
   windowMs: number,
@@ -231,7 +231,7 @@ function sumCpu({ clientCpu, serverCpu }: HoldingCost): readonly number[] {
   return clientCpu.rounds.map((micros, window) => micros + (serverCpu.rounds[window] as number));
 }
 
-/** @throws if it is ours that failed */
+/** @throws if Holdfast failed */
 function holdfastCost(cost: HoldingCost | Error | undefined): HoldingCost {
   if (cost === undefined || cost instanceof Error) throw cost ?? new Error("was not measured");
   return cost;
@@ -241,10 +241,10 @@ function toRows(costs: ReadonlyMap<string, HoldingCost | Error>, windowMs: numbe
   const per = (spread: Spread, divisor: number): Spread =>
     computeSpread(spread.rounds.map((figure) => figure / divisor));
   return [...costs].map(([name, cost]) => {
-    if (cost instanceof Error) return { contestant: `${name} (failed: ${cost.message})`, figures: {} };
+    if (cost instanceof Error) return { name: `${name} (failed: ${cost.message})`, figures: {} };
     const { commands, clientCpu, serverCpu } = cost;
     return {
-      contestant: name,
+      name,
       figures: {
         "commands/s": per(commands, windowMs / 1_000),
         // microseconds in a hundredth of the window's

@@ -1,11 +1,12 @@
-/** Ours on Redis where callers work under the lock for a while. */
+/** Holdfast on Redis where callers work under the lock for a while. */
 
 import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import { measureOnRedis } from "../harness/redis-rounds.ts";
+import { starvedCallers } from "../harness/rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import type { StoreRounds } from "../harness/store-rounds.ts";
-import { bestRates, grantRates, starvedCallers, storeRow } from "../harness/store-rounds.ts";
+import { bestRates, grantRates, storeRow } from "../harness/store-rounds.ts";
 import {
   BROKER,
   HOLDFAST,
@@ -18,7 +19,10 @@ import {
 } from "../implementations/redis.ts";
 
 const CALLERS = 8;
-/** Ours are watched until every caller can have had so many: with fewer, one that got nothing may only have come late. */
+/**
+ * Holdfast is watched until every caller can have had so many: with fewer, one that got nothing may only have come
+ * late.
+ */
 const MIN_GRANTS = 3;
 /** The control: one caller that does such sections without a lock. */
 const UNLOCKED = "no lock";
@@ -110,12 +114,19 @@ export const redisSectionsOfProcesses: BenchCase = {
 /** @param limit sections a second without a lock, round by round */
 function toRows(prefix: string, names: readonly string[], rounds: StoreRounds, limit: readonly number[] | null): Row[] {
   return names.map((name) => {
-    const { contestant, figures } = storeRow(name, rounds, ["rate", "p50", "longest", "commands", "spread", "starved"]);
+    const { name: label, figures } = storeRow(name, rounds, [
+      "rate",
+      "p50",
+      "longest",
+      "commands",
+      "spread",
+      "starved",
+    ]);
     const share =
       limit === null || rounds.failure(name) !== null
         ? {}
         : { "of the limit": computeRatio(grantRates(rounds(name)), limit) };
-    return { contestant: prefix + contestant, figures: { ...figures, ...share } };
+    return { name: prefix + label, figures: { ...figures, ...share } };
   });
 }
 

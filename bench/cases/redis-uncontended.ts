@@ -1,4 +1,4 @@
-/** Ours on Redis against the floor and the rivals, where no caller waits for another one. */
+/** Holdfast on Redis against the floor and the rivals, where no caller waits for another one. */
 
 import type { BenchCase, Check } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
@@ -19,7 +19,7 @@ const THIRD_PARTIES: readonly string[] = Object.keys(REDIS_THIRD_PARTIES);
 const NAMES = [HOLDFAST, BASELINE, ...THIRD_PARTIES, BROKER];
 /** Inside the scripts, a pair. */
 const MAX_COMMANDS = 8;
-/** Ours and the rivals alike: V8 compiles during the first seconds. */
+/** Holdfast and the rivals alike: V8 compiles during the first seconds. */
 const WARM_UP_MS = 3_000;
 
 const SERIAL_COLUMNS: readonly Column[] = ["rate", "p50", "p99", "commands", "inside", "clientCpu", "serverCpu"];

@@ -2,10 +2,11 @@
 
 import type { BenchCase } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
+import { grantVariation, starvedCallers } from "../harness/rounds.ts";
 import { measureOnServers } from "../harness/server-rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import type { Column } from "../harness/store-rounds.ts";
-import { grantRates, grantVariation, starvedCallers, storeRow } from "../harness/store-rounds.ts";
+import { grantRates, storeRow } from "../harness/store-rounds.ts";
 
 const HOLDFAST = "holdfast";
 const HOLDFAST_STRICT = "holdfast, strict order";

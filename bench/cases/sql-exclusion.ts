@@ -1,16 +1,20 @@
-/** Ours on databases against the rivals, many callers on one key. */
+/** Holdfast on databases against the rivals, many callers on one key. */
 
 import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
+import { starvedCallers } from "../harness/rounds.ts";
 import type { SqlKind } from "../harness/sql-rounds.ts";
 import { listRivals, MARIADB_KIND, measureOnDatabase, POSTGRES_KIND } from "../harness/sql-rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import type { Column, StoreRounds } from "../harness/store-rounds.ts";
-import { bestRates, figurePerRound, grantRates, starvedCallers, storeRow } from "../harness/store-rounds.ts";
+import { bestRates, figurePerRound, grantRates, storeRow } from "../harness/store-rounds.ts";
 
 const CALLERS = 64;
 const PROCESS_COUNTS = [1, 4];
-/** Ours are watched until every caller can have had so many: with fewer, one that got nothing may only have come late. */
+/**
+ * Holdfast is watched until every caller can have had so many: with fewer, one that got nothing may only have come
+ * late.
+ */
 const FAIR_GRANTS = 4;
 const COLUMNS: readonly Column[] = [
   "rate",
@@ -44,14 +48,14 @@ function createCase(kind: SqlKind): BenchCase {
         "writes nothing to the disk.",
     },
     async run() {
-      const contestants = [names.holdfast, ...listRivals(names)];
+      const implementations = [names.holdfast, ...listRivals(names)];
       const rows: Row[] = [];
       const checks: Check[] = [];
       for (const processes of PROCESS_COUNTS) {
         const load = { callers: CALLERS / processes, keys: 1, timed: "wait" } as const;
-        const rounds = await measureOnDatabase(kind, contestants, { processes, load, ms: 400, fair: FAIR_GRANTS });
+        const rounds = await measureOnDatabase(kind, implementations, { processes, load, ms: 400, fair: FAIR_GRANTS });
         const description = describe(processes);
-        for (const name of contestants) rows.push(toRow(name, `${description}: ${name}`, rounds, processes));
+        for (const name of implementations) rows.push(toRow(name, `${description}: ${name}`, rounds, processes));
         checks.push(...createChecks(kind, description, rounds, processes));
       }
       return { rows, checks };
@@ -63,11 +67,11 @@ function describe(processes: number): string {
   return processes === 1 ? "one process" : `${processes} processes`;
 }
 
-function toRow(name: string, contestant: string, rounds: StoreRounds, processes: number): Row {
+function toRow(name: string, label: string, rounds: StoreRounds, processes: number): Row {
   const row = storeRow(name, rounds, COLUMNS);
   if (rounds.failure(name) !== null) return row;
   const connections = computeSpread(connectionsPerProcess(rounds, name, processes));
-  return { contestant, figures: { ...row.figures, "connections/process": connections } };
+  return { name: label, figures: { ...row.figures, "connections/process": connections } };
 }
 
 function connectionsPerProcess(rounds: StoreRounds, name: string, processes: number): readonly number[] {

@@ -38,8 +38,8 @@ function createCase(kind: SqlKind, floor: string | null, remark: string): BenchC
       } A waiter of a lock by hand blocks a connection in the server, which tells it at once.`,
     },
     async run() {
-      const contestants = [names.holdfast, ...(floor === null ? [] : [floor]), ...listRivals(names)];
-      const rounds = await measureHandOffs(kind, contestants);
+      const implementations = [names.holdfast, ...(floor === null ? [] : [floor]), ...listRivals(names)];
+      const rounds = await measureHandOffs(kind, implementations);
       const mediansOf = (name: string): readonly number[] => rounds.get(name)?.p50 ?? [];
       const ratio = floor === null ? null : computeRatio(mediansOf(names.holdfast), mediansOf(floor));
       return {

@@ -35,7 +35,7 @@ function createCase({ id, title, names, withStore }: SqlKind): BenchCase {
         for (const [index, count] of COUNTS.entries()) {
           const { seconds, bytes, connections } = await measureHeld(store, names.holdfast, index * KEY_RANGE, count);
           rows.push({
-            contestant: `${names.holdfast}, ${count.toLocaleString("en-US")} held`,
+            name: `${names.holdfast}, ${count.toLocaleString("en-US")} held`,
             figures: {
               "claims/s": computeSpread([count / seconds]),
               connections: computeSpread([connections]),

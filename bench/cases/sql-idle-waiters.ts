@@ -29,7 +29,9 @@ const LONG_TTL_MS = 3_600_000;
 const BATCH = 50;
 /** Until all have their places, and their first second is over, in which they ask more often. */
 const MIN_SETTLE_MS = 2_000;
-/** While places are taken at an even pace, the server counts as much in every tick: so each key gets time for its own. */
+/**
+ * While places are taken at an even pace, the server counts as much in every tick: so each key gets time for its own.
+ */
 const SETTLE_MS_PER_KEY = 20;
 const MAX_SETTLE_MS = 20_000;
 /** A tick in which the server counts at least so much of the one before: there are no more places to be taken. */
@@ -64,7 +66,7 @@ interface Goal {
 
 /** A process that waits, after its first seconds. */
 interface IdleCost {
-  readonly contestant: string;
+  readonly name: string;
   readonly statementsPerSecond: number;
   readonly connections: number;
 }
@@ -110,16 +112,16 @@ async function measureOneKey(store: BenchStore, name: string, count: number): Pr
   });
 }
 
-interface Scene {
+interface IdleLoad {
   readonly hold: (holder: ChildProcessRpc) => Promise<unknown>;
   readonly queue: QueueRequest;
 }
 
 async function measureIdle(
   store: BenchStore,
-  contestant: string,
+  label: string,
   name: string,
-  { hold, queue }: Scene,
+  { hold, queue }: IdleLoad,
 ): Promise<IdleCost> {
   const [holder, waiter] = [1, 2].map(() => new ChildProcessRpc(CLIENT_PROGRAM, [name, store.address])) as [
     ChildProcessRpc,
@@ -130,7 +132,7 @@ async function measureIdle(
     await waiter.call("queue", queue);
     await waitUntilSettled(store, queue.key === undefined ? queue.count : 1);
     const statementsPerSecond = await measureStatements(store, WATCH_MS);
-    return { contestant, statementsPerSecond, connections: waiter.countConnections() };
+    return { name: label, statementsPerSecond, connections: waiter.countConnections() };
   } finally {
     await Promise.all([holder.end(), waiter.end()]);
   }
@@ -155,10 +157,10 @@ async function measureStatements(store: BenchStore, ms: number): Promise<number>
   return callsBetween(before, after, [STATEMENTS]) / ((performance.now() - startedAt) / 1_000);
 }
 
-function toRow({ contestant, statementsPerSecond, connections }: IdleCost): Row {
+function toRow({ name, statementsPerSecond, connections }: IdleCost): Row {
   const figures: Record<string, Spread> = {
     "statements/s": computeSpread([statementsPerSecond]),
     connections: computeSpread([connections]),
   };
-  return { contestant, figures };
+  return { name, figures };
 }

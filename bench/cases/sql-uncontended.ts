@@ -1,4 +1,4 @@
-/** Ours on databases against the floor and the rivals, without contention. */
+/** Holdfast on databases against the floor and the rivals, without contention. */
 
 import type { BenchCase } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
@@ -38,9 +38,9 @@ function createCase(kind: SqlKind): BenchCase {
     async run() {
       const { holdfast, floor, advisory } = names;
       const advisoryNames = advisory === null ? [] : [advisory.holdfast];
-      const contestants = [holdfast, floor, ...advisoryNames, ...listRivals(names)];
+      const implementations = [holdfast, floor, ...advisoryNames, ...listRivals(names)];
       const load = { callers: 1, keys: 1, timed: "pair" } as const;
-      const rounds = await measureOnDatabase(kind, contestants, {
+      const rounds = await measureOnDatabase(kind, implementations, {
         processes: 1,
         load,
         ms: 300,
@@ -50,7 +50,7 @@ function createCase(kind: SqlKind): BenchCase {
       const ratioOf = (name: string, other: string): Spread =>
         computeRatio(grantRates(rounds(name)), grantRates(rounds(other)));
       return {
-        rows: contestants.map((name) => storeRow(name, rounds, COLUMNS)),
+        rows: implementations.map((name) => storeRow(name, rounds, COLUMNS)),
         checks: [
           check("goal", "rate of the floor", ratioOf(holdfast, floor), "at least", 0.7),
           ...(advisory === null

@@ -28,7 +28,7 @@ export const importTime: BenchCase = {
     const bytes = bundledEntryBytes();
     const rows: Row[] = [
       {
-        contestant: "holdfast",
+        name: "holdfast",
         figures: { ms: computeSpread(clock), "CPU ms": computeSpread(cpu), "bytes gzipped": computeSpread([bytes]) },
       },
     ];
@@ -70,8 +70,8 @@ export const runOverhead: BenchCase = {
       const added = computeSpread(runTimes.map((runTime, round) => runTime - (emptyTimes[round] as number)));
       return {
         rows: [
-          { contestant: "node -e 0", figures: { ms: computeSpread(emptyTimes) } },
-          { contestant: "holdfast run", figures: { ms: computeSpread(runTimes), "ms added": added } },
+          { name: "node -e 0", figures: { ms: computeSpread(emptyTimes) } },
+          { name: "holdfast run", figures: { ms: computeSpread(runTimes), "ms added": added } },
         ],
         checks: [check("goal", "ms added to Node's own start", added, "at most", 40)],
       };

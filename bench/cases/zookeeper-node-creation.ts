@@ -3,9 +3,10 @@
 import type { BenchCase, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import { ChildProcessRpc } from "../harness/child-rpc.ts";
+import { runRounds } from "../harness/run-rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 import { buildThirdParty } from "../harness/third-party.ts";
-import { runRounds, withZooKeeper } from "../harness/zookeeper-rounds.ts";
+import { withBenchZooKeeper } from "../harness/zookeeper.ts";
 import { HOLDFAST_CLIENT, NATIVE_CLIENT, PLAIN_CLIENT } from "../implementations/zookeeper-clients.ts";
 
 const NODE_COUNT = 2_000;
@@ -29,7 +30,7 @@ export const zooKeeperNodeCreation: BenchCase = {
     const ratesOf = (name: string): readonly number[] =>
       (results.get(name) ?? []).map(({ ms }) => (NODE_COUNT / ms) * 1_000);
     const rows: Row[] = names.map((name) => ({
-      contestant: name,
+      name,
       figures: {
         "creates/s": computeSpread(ratesOf(name)),
         "CPU us/create": computeSpread((results.get(name) ?? []).map(({ cpu }) => cpu / NODE_COUNT)),
@@ -45,7 +46,7 @@ export const zooKeeperNodeCreation: BenchCase = {
       );
     if (unavailableReason === null) return { rows, checks: [goal(NATIVE_CLIENT)] };
     return {
-      rows: [...rows, { contestant: `${NATIVE_CLIENT}: not built: ${unavailableReason}`, figures: {} }],
+      rows: [...rows, { name: `${NATIVE_CLIENT}: not built: ${unavailableReason}`, figures: {} }],
       checks: [goal(PLAIN_CLIENT)],
     };
   },
@@ -53,10 +54,10 @@ export const zooKeeperNodeCreation: BenchCase = {
 
 async function measureAll(names: readonly string[]): Promise<ReadonlyMap<string, readonly CreationResult[]>> {
   const results = new Map<string, CreationResult[]>(names.map((name) => [name, []]));
-  await withZooKeeper(async (address) => {
+  await withBenchZooKeeper(async ({ address }) => {
     const children = names.map((name) => ({ name, child: new ChildProcessRpc(program, [name, address]) }));
     try {
-      await runRounds(children, async ({ name, child }, isCounted) => {
+      await runRounds(children, { warmUp: 3 }, async ({ name, child }, isCounted) => {
         const creationResult = await child.call<CreationResult>("creates", NODE_COUNT);
         if (isCounted) results.get(name)?.push(creationResult);
       });

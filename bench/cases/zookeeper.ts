@@ -1,10 +1,12 @@
-/** Ours on ZooKeeper against Curator's InterProcessMutex on the same server. */
+/** Holdfast on ZooKeeper against Curator's InterProcessMutex on the same server. */
 
 import type { BenchCase, Check, Findings } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
+import { starvedCallers } from "../harness/rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
+import { grantRates } from "../harness/store-rounds.ts";
 import type { ZooKeeperOptions } from "../harness/zookeeper-rounds.ts";
-import { CURATOR, grantRates, measureOnZooKeeper, starvedCallers, zooKeeperRow } from "../harness/zookeeper-rounds.ts";
+import { CURATOR, measureOnZooKeeper, zooKeeperRow } from "../harness/zookeeper-rounds.ts";
 import { HOLDFAST, HOLDFAST_CACHED, HOLDFAST_STRICT } from "../implementations/zookeeper.ts";
 
 const METHOD =
@@ -114,16 +116,16 @@ async function measureContended(
   const names = [HOLDFAST, HOLDFAST_STRICT, CURATOR];
   const rounds = await measureOnZooKeeper(names, options);
   const [holdfast, strict, curator] = names.map((name) => grantRates(rounds(name))) as [number[], number[], number[]];
-  const nobodyStarved = (description: string, name: string): Check =>
+  const noneStarved = (description: string, name: string): Check =>
     check("gate", `${description}callers that got nothing`, computeSpread(starvedCallers(rounds(name))), "exactly", 0);
   return {
     holdfastRates: holdfast,
     rows: names.map((name) => zooKeeperRow(name, rounds(name))),
     checks: [
       check("goal", "rate of Curator", computeRatio(holdfast, curator), "at least", goal),
-      nobodyStarved("", HOLDFAST),
+      noneStarved("", HOLDFAST),
       check("goal", "strict order: rate of Curator", computeRatio(strict, curator), "at least", 1),
-      nobodyStarved("strict order: ", HOLDFAST_STRICT),
+      noneStarved("strict order: ", HOLDFAST_STRICT),
     ],
   };
 }

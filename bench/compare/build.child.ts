@@ -1,6 +1,6 @@
-// A client process of a comparison: loads one build of the package by its path and performs workloads with it. Everything
-// the comparison uses of the public API is here and in builds.ts, so that a renamed option needs an adapter in two places
-// at most: connect(url), acquire(key), release(), close().
+// A client process of a comparison: loads one build of the package by its path and performs workloads with it.
+// Everything the comparison uses of the public API is here and in builds.ts, so that a renamed option needs an adapter
+// in two places at most: connect(url), acquire(key), release(), close().
 
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -47,7 +47,7 @@ async function open(): Promise<LockImplementation<PublicLock>> {
   };
 }
 
-async function contestant(): Promise<LockImplementation<PublicLock>> {
+async function openOnce(): Promise<LockImplementation<PublicLock>> {
   implementation ??= open();
   return implementation;
 }
@@ -74,12 +74,12 @@ async function passOn(implementation: LockImplementation<PublicLock>, within: nu
 }
 
 serveCalls({
-  ready: async (): Promise<void> => void (await contestant()),
+  ready: async (): Promise<void> => void (await openOnce()),
   perform: async (workload: Workload): Promise<Measured> => {
-    const { latencies: _, ...outcome } = await runWorkload(await contestant(), workload);
+    const { latencies: _, ...outcome } = await runWorkload(await openOnce(), workload);
     return { ...outcome, p50: Number.NaN, p99: Number.NaN };
   },
-  handOffs: async ({ ms }: Workload): Promise<Measured> => passOn(await contestant(), ms),
+  handOffs: async ({ ms }: Workload): Promise<Measured> => passOn(await openOnce(), ms),
   turns: async ({ callers, keys, times }: FixedPairs): Promise<number> =>
-    runTurns(await contestant(), callers, times, keys),
+    runTurns(await openOnce(), callers, times, keys),
 });

@@ -9,8 +9,10 @@ import { until } from "../../test/support/until.ts";
 import { parsePort } from "../harness/address.ts";
 import type { BenchStore } from "../harness/bench-store.ts";
 import { ChildProcessRpc } from "../harness/child-rpc.ts";
+import { withBenchMariaDb, withBenchPostgres, withBenchSqlite } from "../harness/database.ts";
 import { readCommit } from "../harness/machine.ts";
 import { withBenchRedis } from "../harness/redis.ts";
+import { withBenchZooKeeper } from "../harness/zookeeper.ts";
 import type { Subject } from "./subjects.ts";
 
 export interface Build {
@@ -29,7 +31,8 @@ export interface Store {
   readonly url: string;
   /** The socket of a lock server; null if the store is another one. */
   readonly socket: string | null;
-  readonly redis: BenchStore | null;
+  /** What counts the commands; null if the store is a lock server, or in the client's process. */
+  readonly counting: BenchStore | null;
   /** Microseconds of CPU that the store's process has used; 0 if the store is in the client's process. */
   cpu(): Promise<number>;
 }
@@ -51,17 +54,35 @@ export function buildIn(name: Build["name"], folder: string): Build {
   return { name, dist, ...readCommit(folder), isOlder };
 }
 
+const BENCH_STORES: Readonly<
+  Record<Exclude<Subject["store"], "server" | "memory">, <T>(use: (store: BenchStore) => Promise<T>) => Promise<T>>
+> = {
+  redis: withBenchRedis,
+  postgres: withBenchPostgres,
+  mariadb: withBenchMariaDb,
+  sqlite: withBenchSqlite,
+  zookeeper: withBenchZooKeeper,
+};
+
 export function withStore<T>(build: Build, { store }: Subject, use: (store: Store) => Promise<T>): Promise<T> {
-  if (store === "memory") return use({ url: "memory:", socket: null, redis: null, cpu: async () => 0 });
+  if (store === "memory") return use({ url: "memory:", socket: null, counting: null, cpu: async () => 0 });
   if (store === "server") return withServer(build, use);
-  return withBenchRedis((redis) =>
+  return BENCH_STORES[store]((benchStore) =>
     use({
-      url: `redis://127.0.0.1:${parsePort(redis.address)}`,
+      url: toUrl(store, benchStore.address),
       socket: null,
-      redis,
-      cpu: async () => (await redis.work()).cpu,
+      counting: benchStore,
+      cpu: async () => {
+        const { cpu } = await benchStore.work();
+        return Number.isNaN(cpu) ? 0 : cpu;
+      },
     }),
   );
+}
+
+function toUrl(store: Subject["store"], address: string): string {
+  if (store === "redis") return `redis://127.0.0.1:${parsePort(address)}`;
+  return store === "zookeeper" ? `zookeeper://${address}` : address;
 }
 
 /** The lock server as users start it: from the build's own command line, with state on the disk. */
@@ -72,7 +93,7 @@ async function withServer<T>({ dist }: Build, use: (store: Store) => Promise<T>)
   const server = new ChildProcessRpc(pathToFileURL(join(dist, CLI)), args, ["--import", answering.href]);
   try {
     await until(() => existsSync(socket), { within: START_MS, what: `holdfast serve of ${dist}` });
-    return await use({ url: urlOf(socket), socket, redis: null, cpu: () => server.cpuMicros() });
+    return await use({ url: urlOf(socket), socket, counting: null, cpu: () => server.cpuMicros() });
   } finally {
     await server.end();
     rmSync(folder, { recursive: true, force: true });

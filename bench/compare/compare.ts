@@ -1,14 +1,14 @@
 /**
- * `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: this checkout's build against another one, for a change that must not
- * change what is sent or what it costs. Both are measured within one run on the same machine, each in processes of its
- * own, in turns; the one that goes first alternates. Processes are replaced every few rounds, since where the kernel and
- * the compiler happen to place a process moves all of its rounds.
+ * `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: this checkout's build against another one, for a change
+ * that must not change what is sent or what it costs. Both are measured within one run on the same machine, each in
+ * processes of its own, in turns; the one that goes first alternates. Processes are replaced every few rounds, since
+ * where the kernel and the compiler happen to place a process moves all of its rounds.
  *
- * The gates: frames and commands are the same; CPU a pair is at most 5 % more; the rate is at least 95 %. Noise: both are
- * ratios within a round, and a gate fails only if the whole interval of the median ratio (95 %) is beyond the bound. An
- * interval that is wide says little, and is marked so. Rounds of one life resemble each other, so on a busy machine an
- * interval may be too narrow: a build compared with itself (`--compare .`) shows what the machine is good for. With fewer than six rounds there is none, and only the counts are
- * judged.
+ * The gates: frames and commands are the same; CPU a pair is at most 5 % more; the rate is at least 95 %. Noise: both
+ * are ratios within a round, and a gate fails only if the whole interval of the median ratio (95 %) is beyond the
+ * bound. An interval that is wide says little, and is marked so. Rounds of one life resemble each other, so on a busy
+ * machine an interval may be too narrow: a build compared with itself (`--compare .`) shows what the machine is good
+ * for. With fewer than six rounds there is none, and only the counts are judged.
  */
 
 import { spawnSync } from "node:child_process";

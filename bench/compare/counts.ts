@@ -84,12 +84,12 @@ function framesIn(line: string): number {
 function withCommands<T>(
   build: Build,
   subject: Subject,
-  { url, redis }: Store,
+  { url, counting }: Store,
   use: (count: Counter) => Promise<T>,
 ): Promise<T> {
   const look = async (): Promise<Count> => {
-    if (redis === null) throw new Error(`nothing to count: ${subject.name}`);
-    const { calls } = await redis.work();
+    if (counting === null) throw new Error(`nothing to count: ${subject.name}`);
+    const { calls } = await counting.work();
     // the observer's own
     return Object.fromEntries([...calls].filter(([name]) => name !== "info"));
   };

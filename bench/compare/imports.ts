@@ -1,6 +1,7 @@
 /**
- * `npm run bench -- --imports BUILD [--rounds N] [ENTRY...]`: how long the first import of each entry takes, with this checkout's build
- * and with another one, each time in a process of its own, in turns. CPU is what a busy machine tells best. It judges nothing.
+ * `npm run bench -- --imports BUILD [--rounds N] [ENTRY...]`: how long the first import of each entry takes, with this
+ * checkout's build and with another one, each time in a process of its own, in turns. CPU is what a busy machine tells
+ * best. It judges nothing.
  */
 
 import { spawnSync } from "node:child_process";

@@ -4,7 +4,9 @@ import { once } from "node:events";
 import type { AddressInfo, TcpNetConnectOpts } from "node:net";
 import { createServer } from "node:net";
 
-/** What a server is told: where its socket and its state may lie, and whether it is to listen on TCP instead. */
+/**
+ * What a server is started with: where its socket and its state may lie, and whether it is to listen on TCP instead.
+ */
 export interface ListenRequest {
   readonly path: string;
   readonly tcp: boolean;
@@ -21,7 +23,7 @@ export function parsePort(address: string): number | null {
   return address.startsWith("tcp:") ? Number(address.slice("tcp:".length)) : null;
 }
 
-/** For a server that cannot be told to take any port. */
+/** For a server that cannot choose a free port itself. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

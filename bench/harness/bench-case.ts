@@ -20,9 +20,9 @@ export interface Findings {
   readonly checks: readonly Check[];
 }
 
-/** One contestant's figures; a column it has no figure for is left out. */
+/** One row of a table: an implementation's figures; a column it has no figure for is left out. */
 export interface Row {
-  readonly contestant: string;
+  readonly name: string;
   readonly figures: Readonly<Record<string, Spread>>;
 }
 

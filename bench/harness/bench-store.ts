@@ -2,9 +2,9 @@
 
 import { sum } from "./stats.ts";
 
-/** The server that all contestants share, or a file. */
+/** The server that all implementations share, or a file. */
 export interface BenchStore {
-  /** As contestants are told of it. */
+  /** What implementations open. */
   readonly address: string;
   work(): Promise<StoreWork>;
 }

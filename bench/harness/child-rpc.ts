@@ -88,7 +88,10 @@ async function answerCall(handlers: Handlers, { number, name, argument }: Call):
   }
 }
 
-/** Bytes the process keeps, after a full collection: of JavaScript and its buffers, and of memory in all. Needs --expose-gc. */
+/**
+ * Bytes the process keeps, after a full collection: of JavaScript and its buffers, and of memory in all. Needs
+ * --expose-gc.
+ */
 export interface MemoryInUse {
   readonly heap: number;
   readonly resident: number;

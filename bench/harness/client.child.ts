@@ -1,4 +1,4 @@
-// A client process of the bench: opens one contestant and performs workloads when it is told to.
+// A client process of the bench: opens one implementation and performs the workloads that the bench asks for.
 
 import { findImplementation } from "../implementations/implementations.ts";
 import { serveCalls } from "./child-rpc.ts";

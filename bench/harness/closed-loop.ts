@@ -11,7 +11,7 @@ export interface LockImplementation<Held = unknown> {
   close(): Promise<void>;
 }
 
-/** Keeps a key until the process ends, prolonging it as the contestant does by itself. Settles when it is held. */
+/** Keeps a key until the process ends, prolonging it as the implementation does by itself. Settles when it is held. */
 export type HoldKey = (key: string) => Promise<unknown>;
 
 export interface Workload {

@@ -1,4 +1,5 @@
-// A process of the bench with several contestants: performs each workload with the contestant that the call names.
+// A process of the bench with several implementations: performs each workload with the implementation that the call
+// names.
 
 import { findImplementation } from "../implementations/implementations.ts";
 import { serveCalls } from "./child-rpc.ts";
@@ -8,7 +9,7 @@ import { runWorkload } from "./closed-loop.ts";
 import { quantile } from "./stats.ts";
 
 export interface CompanyWorkload extends Workload {
-  /** Of the contestant. */
+  /** Of the implementation. */
   readonly name: string;
 }
 
@@ -20,7 +21,7 @@ const implementations = new Map<string, Promise<LockImplementation>>(
 serveCalls({
   perform: async ({ name, ...workload }: CompanyWorkload): Promise<Measured> => {
     const implementation = await implementations.get(name);
-    if (implementation === undefined) throw new Error(`no contestant "${name}" here`);
+    if (implementation === undefined) throw new Error(`no implementation "${name}" here`);
     const { latencies, ...outcome } = await runWorkload(implementation, workload);
     return { ...outcome, p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) };
   },

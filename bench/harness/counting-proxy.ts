@@ -11,7 +11,9 @@ const RENEWAL = Buffer.from('["renew",');
 
 export interface CountingProxy {
   readonly address: string;
-  /** Lines so far, the first ones of each connection included, and frames that renew (but for one cut by a chunk's end). */
+  /**
+   * Lines so far, the first ones of each connection included, and frames that renew (but for one cut by a chunk's end).
+   */
   counts(): { readonly up: number; readonly down: number; readonly renewals: number };
   close(): void;
 }

@@ -1,4 +1,7 @@
-/** Databases of the bench's own: installed programs with the durability that they are shipped with, and what they have done. */
+/**
+ * Databases of the bench's own: installed programs with the durability that they are shipped with, and what they have
+ * done.
+ */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,7 +17,10 @@ import { processTreeCpuMicros } from "./process-cpu.ts";
 /** The name under which a database counts the statements of its clients. */
 export const STATEMENTS = "statements";
 
-/** The memory that the programs are shipped with, which is less in tests; and connections for all contestants at once. */
+/**
+ * The memory that the programs are shipped with, which is less in tests; and connections for all implementations at
+ * once.
+ */
 const POSTGRES_SETTINGS = { shared_buffers: "128MB", max_connections: "300" };
 const MARIADB_SETTINGS = { "innodb-buffer-pool-size": "128M", "max-connections": "300" };
 

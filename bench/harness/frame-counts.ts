@@ -6,7 +6,7 @@ import type { Workload } from "./closed-loop.ts";
 import { startCountingProxy } from "./counting-proxy.ts";
 import { CLIENT_PROGRAM, withImplementation } from "./rounds.ts";
 
-/** Lines a pair each way. @param name of a contestant with a server, on a Unix socket */
+/** Lines a pair each way. @param name of an implementation with a server, on a Unix socket */
 export function countLines(name: string, workload: Workload): Promise<{ readonly up: number; readonly down: number }> {
   return withImplementation(name, async ({ socket }) => {
     const proxy = await startCountingProxy(`${socket}.relay`, socket);

@@ -12,7 +12,7 @@ import type { BenchStore } from "./bench-store.ts";
 import { withBenchMariaDb, withBenchPostgres, withBenchSqlite } from "./database.ts";
 import { withProcessGroup } from "./process-groups.ts";
 import { withBenchRedises } from "./redis.ts";
-import { withZooKeeper } from "./zookeeper-rounds.ts";
+import { withBenchZooKeeper } from "./zookeeper.ts";
 
 /** Opens one more client. */
 type OpenClient = () => Promise<Locks>;
@@ -66,7 +66,7 @@ export const ZOOKEEPER: GrowthStore = {
   id: "zookeeper",
   title: "ZooKeeper",
   withClients: (use) =>
-    withZooKeeper((address) => use(() => connect(`zookeeper://${address}`, { ...OPTIONS, ttl: "session" }))),
+    withBenchZooKeeper(({ address }) => use(() => connect(`zookeeper://${address}`, { ...OPTIONS, ttl: "session" }))),
 };
 
 export const POSTGRES: GrowthStore = {

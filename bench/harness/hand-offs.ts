@@ -4,11 +4,12 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Row } from "./bench-case.ts";
 import type { ChildProcessRpc } from "./child-rpc.ts";
 import { IS_QUICK_RUN } from "./quick-run.ts";
+import { runRounds } from "./run-rounds.ts";
 import { computeSpread, quantile } from "./stats.ts";
 import type { StoreKind, StoreProcessGroup } from "./store-rounds.ts";
-import { ROUNDS, runRounds, withStoreGroups } from "./store-rounds.ts";
+import { withStoreGroups } from "./store-rounds.ts";
 
-/** Of a round; a contestant that hands over a few times a second is not waited for. */
+/** Of a round; an implementation that hands over a few times a second is not waited for. */
 const ROUND_MS = IS_QUICK_RUN ? 300 : 600;
 /** The most of a round. */
 export const HAND_OFFS = 30;
@@ -19,16 +20,16 @@ export interface HandOffFigures {
   count: number;
 }
 
-/** Rounds of hand-offs between two processes of each contestant. */
+/** Rounds of hand-offs between two processes of each implementation. */
 export async function measureHandOffs(
   { withStore }: Pick<StoreKind, "withStore">,
   names: readonly string[],
-  counted: number = ROUNDS,
+  counted?: number,
 ): Promise<ReadonlyMap<string, HandOffFigures>> {
   const rounds = new Map<string, HandOffFigures>(names.map((name) => [name, { p50: [], p99: [], count: 0 }]));
   await withStore((server) =>
     withStoreGroups(names, 2, server, (groups) =>
-      runRounds(groups, counted, async (group, isCounted) => {
+      runRounds(groups, { counted }, async (group, isCounted) => {
         const gaps = await measureGaps(group);
         const handOffFigures = rounds.get(group.name);
         if (!isCounted || handOffFigures === undefined) return;
@@ -42,8 +43,8 @@ export async function measureHandOffs(
 }
 
 export function handOffRows(rounds: ReadonlyMap<string, HandOffFigures>): Row[] {
-  return [...rounds].map(([contestant, { p50, p99, count }]) => ({
-    contestant,
+  return [...rounds].map(([name, { p50, p99, count }]) => ({
+    name,
     figures: { "p50 us": computeSpread(p50), "p99 us": computeSpread(p99), "hand-offs": computeSpread([count]) },
   }));
 }

@@ -5,7 +5,10 @@ import { descendants } from "../../test/support/processes/process-tree.ts";
 import { sum } from "./stats.ts";
 
 const MICROS_PER_TICK = 10_000;
-/** The fields of /proc/PID/stat that follow the name of the program: own time as user and in the kernel; the same of ended children. */
+/**
+ * The fields of /proc/PID/stat that follow the name of the program: own time as user and in the kernel; the same of
+ * ended children.
+ */
 const OWN_FIELDS = [11, 12];
 const ENDED_CHILDREN_FIELDS = [13, 14];
 
@@ -14,7 +17,9 @@ export function processCpuMicros(pid: number): number {
   return readFields(pid, OWN_FIELDS);
 }
 
-/** The same with all that it has forked, of which some may have ended: a PostgreSQL has a process for each connection. */
+/**
+ * The same with all that it has forked, of which some may have ended: a PostgreSQL has a process for each connection.
+ */
 export function processTreeCpuMicros(pid: number): number {
   const fields = [...OWN_FIELDS, ...ENDED_CHILDREN_FIELDS];
   return readFields(pid, fields) + sum(descendants(pid).map((child) => readFieldsIfAlive(child.pid, fields)));

@@ -1,4 +1,4 @@
-/** Several client processes at one server, each contestant with a server and clients of its own. */
+/** Several client processes at one server, each implementation with a server and clients of its own. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,9 +7,9 @@ import { findImplementation } from "../implementations/implementations.ts";
 import { ChildProcessRpc } from "./child-rpc.ts";
 import type { Measured } from "./client.child.ts";
 import type { Workload } from "./closed-loop.ts";
-import { waitForIdle } from "./machine.ts";
 import type { Round } from "./rounds.ts";
-import { CLIENT_PROGRAM, ROUNDS, WARM_UP } from "./rounds.ts";
+import { CLIENT_PROGRAM, WARM_UP } from "./rounds.ts";
+import { runRounds } from "./run-rounds.ts";
 import { sum } from "./stats.ts";
 
 export interface ProcessGroup {
@@ -27,7 +27,7 @@ export interface ProcessGroupOptions {
   readonly nodeOptions?: readonly string[];
 }
 
-/** Starts a contestant's server and clients, gives them to `use`, and ends them. */
+/** Starts an implementation's server and clients, gives them to `use`, and ends them. */
 export async function withProcessGroup<T>(
   name: string,
   { processes, tcp, nodeOptions = [] }: ProcessGroupOptions,
@@ -70,20 +70,16 @@ export async function interleaveProcessGroups(
   const rounds = new Map<string, Round[]>(names.map((name) => [name, []]));
   // processes that share the cores are compiled as far as one alone is
   const warmUp = WARM_UP * Math.ceil(options.processes / 2);
-  await withProcessGroups(names, options, async (groups) => {
-    for (let round = -warmUp; round < ROUNDS; round++) {
-      for (let turn = 0; turn < groups.length; turn++) {
-        const group = groups[(turn + round + warmUp) % groups.length] as ProcessGroup;
-        const measured = await measureGroup(group, workload);
-        if (round >= 0) rounds.get(group.name)?.push(measured);
-      }
-    }
-  });
+  await withProcessGroups(names, options, (groups) =>
+    runRounds(groups, { warmUp }, async (group, isCounted) => {
+      const measured = await measureGroup(group, workload);
+      if (isCounted) rounds.get(group.name)?.push(measured);
+    }),
+  );
   return (name) => rounds.get(name) ?? [];
 }
 
 async function measureGroup({ clients, server }: ProcessGroup, workload: Workload): Promise<Round> {
-  await waitForIdle();
   const before = await server.cpuMicros();
   const results = await Promise.all(
     clients.map((client, n) => client.call<Measured>("perform", { ...workload, prefix: `${n}:` })),

@@ -7,7 +7,7 @@ import { measureOnStore } from "./store-rounds.ts";
 
 export const REDIS: StoreKind = {
   withStore: withBenchRedis,
-  isThirdParty: (name) => REDIS_THIRD_PARTIES[name] !== undefined,
+  isRival: (name) => REDIS_THIRD_PARTIES[name] !== undefined,
   countedCommands: (name) => REDIS_IMPLEMENTATIONS[name]?.countedCommands,
 };
 

@@ -16,7 +16,7 @@ export async function withBenchRedis<T>(use: (server: BenchStore) => Promise<T>)
   }
 }
 
-/** One server each for so many, all at once: what each of them did can be told. */
+/** One server each for so many, all at once: what each of them did is counted apart. */
 export async function withBenchRedises<T>(
   count: number,
   use: (servers: readonly BenchStore[]) => Promise<T>,

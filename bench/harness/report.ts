@@ -27,9 +27,9 @@ export function failedGates({ cases }: Pick<Report, "cases">): string[] {
 export function renderLines({ title, rows, checks, error, seconds }: CaseReport): string[] {
   return [
     `${title} (${roundFigure(Math.round(seconds))} s)`,
-    ...rows.map(({ contestant, figures }) => {
+    ...rows.map(({ name, figures }) => {
       const cells = Object.entries(figures).map(([name, spread]) => `${name} ${formatSpread(spread)}`);
-      return `  ${contestant.padEnd(22)} ${cells.join("; ")}`;
+      return `  ${name.padEnd(22)} ${cells.join("; ")}`;
     }),
     ...checks.map((check) => `  ${renderVerdict(check).padEnd(7)} ${renderCheck(check)}`),
     ...(error === undefined ? [] : [`  FAILED  ${error}`]),

@@ -1,4 +1,4 @@
-/** Rounds in which every contestant is measured once, each in processes of its own, one at a time. */
+/** Rounds in which every implementation is measured once, each in processes of its own, one at a time. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,26 +8,23 @@ import type { Row } from "./bench-case.ts";
 import { ChildProcessRpc } from "./child-rpc.ts";
 import type { Measured } from "./client.child.ts";
 import type { Workload } from "./closed-loop.ts";
-import { waitForIdle } from "./machine.ts";
-import { IS_QUICK_RUN } from "./quick-run.ts";
+import { runRounds } from "./run-rounds.ts";
 import type { Spread } from "./stats.ts";
 import { computeSpread, variation } from "./stats.ts";
 
-/** Not counted: code is compiled, heaps grow. */
-export const WARM_UP: number = IS_QUICK_RUN ? 1 : 2;
-/** Counted. */
-export const ROUNDS: number = IS_QUICK_RUN ? 2 : 7;
+/** Rounds in which processes that have a core each are compiled. */
+export const WARM_UP: number = 2;
 
-/** What one contestant did in one round. */
+/** What one implementation did in one round. */
 export interface Round extends Measured {
   /** Of its server, microseconds; 0 if it has none. */
   readonly serverCpu: number;
 }
 
-/** The rounds of a contestant by its name. @throws if it did not take part */
+/** The rounds of an implementation by its name. @throws if it was not measured */
 export type Rounds = (name: string) => readonly Round[];
 
-/** A contestant's processes. */
+/** An implementation's processes. */
 export interface RunningImplementation {
   readonly name: string;
   readonly client: ChildProcessRpc;
@@ -36,7 +33,7 @@ export interface RunningImplementation {
   readonly socket: string;
 }
 
-/** Starts the processes of a contestant, gives them to `use`, and ends them. */
+/** Starts the processes of an implementation, gives them to `use`, and ends them. */
 export async function withImplementation<T>(
   name: string,
   use: (implementation: RunningImplementation) => Promise<T>,
@@ -63,18 +60,12 @@ export const CLIENT_PROGRAM: URL = new URL("./client.child.js", import.meta.url)
 /** All of them measured round by round, in the order given; the first place goes round too. */
 export async function interleave(names: readonly string[], workloadOf: (name: string) => Workload): Promise<Rounds> {
   const rounds = new Map<string, Round[]>(names.map((name) => [name, []]));
-  const measure = async (implementations: readonly RunningImplementation[]): Promise<void> => {
-    for (let round = -WARM_UP; round < ROUNDS; round++) {
-      for (let turn = 0; turn < implementations.length; turn++) {
-        const implementation = implementations[
-          (turn + round + WARM_UP) % implementations.length
-        ] as RunningImplementation;
-        const measured = await measureOnce(implementation, workloadOf(implementation.name));
-        if (round >= 0) rounds.get(implementation.name)?.push(measured);
-      }
-    }
-  };
-  await withImplementations(names, measure);
+  await withImplementations(names, (implementations) =>
+    runRounds(implementations, { warmUp: WARM_UP }, async (implementation, isCounted) => {
+      const measured = await measureOnce(implementation, workloadOf(implementation.name));
+      if (isCounted) rounds.get(implementation.name)?.push(measured);
+    }),
+  );
   return (name) => {
     const knownRounds = rounds.get(name);
     if (knownRounds === undefined) throw new Error(`"${name}" was not measured`);
@@ -94,7 +85,6 @@ async function withImplementations(
 }
 
 async function measureOnce({ client, server }: RunningImplementation, workload: Workload): Promise<Round> {
-  await waitForIdle();
   const before = (await server?.cpuMicros()) ?? 0;
   const measured = await client.call<Measured>("perform", workload);
   const after = (await server?.cpuMicros()) ?? 0;
@@ -117,17 +107,17 @@ export function cpuPerPair(rounds: readonly Round[]): readonly number[] {
 }
 
 /** How unevenly the callers were served, round by round. */
-export function grantVariation(rounds: readonly Round[]): readonly number[] {
+export function grantVariation(rounds: readonly Pick<Round, "grantsPerCaller">[]): readonly number[] {
   return rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller));
 }
 
 /** Callers that got nothing, round by round. */
-export function starvedCallers(rounds: readonly Round[]): readonly number[] {
+export function starvedCallers(rounds: readonly Pick<Round, "grantsPerCaller">[]): readonly number[] {
   return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
 }
 
 /** The usual columns, and more. */
-export function toRow(contestant: string, rounds: readonly Round[], extraFigures: Row["figures"] = {}): Row {
+export function toRow(name: string, rounds: readonly Round[], extraFigures: Row["figures"] = {}): Row {
   const figures: Record<string, Spread> = { "pairs/s": computeSpread(pairRates(rounds)) };
   if (rounds.every(({ p50 }) => Number.isFinite(p50))) {
     figures["p50 us"] = computeSpread(medianLatencies(rounds));
@@ -137,5 +127,5 @@ export function toRow(contestant: string, rounds: readonly Round[], extraFigures
   if (rounds.some(({ serverCpu }) => serverCpu > 0)) {
     figures["server CPU us/pair"] = computeSpread(rounds.map(({ serverCpu, pairs }) => serverCpu / pairs));
   }
-  return { contestant, figures: { ...figures, ...extraFigures } };
+  return { name, figures: { ...figures, ...extraFigures } };
 }

@@ -1,13 +1,15 @@
 /**
- * What callers do to a lock within a window of time, while they are at it: callers that get nothing do not prolong it, and
- * nothing that comes after it counts.
+ * What callers do to a lock within a window of time, while they are at it: callers that get nothing do not prolong it,
+ * and nothing that comes after it counts.
  */
 
 import { setTimeout as delay, setImmediate as turn } from "node:timers/promises";
 import type { LockImplementation } from "./closed-loop.ts";
 import { quantile } from "./stats.ts";
 
-/** Pairs between two turns of the event loop. No multiple of the callers: else always the same one would miss grants. */
+/**
+ * Pairs between two turns of the event loop. No multiple of the callers: else always the same one would miss grants.
+ */
 const TURN_INTERVAL = 61;
 
 export interface WindowLoad {
@@ -18,7 +20,7 @@ export interface WindowLoad {
   readonly timed: "pair" | "wait" | "nothing";
   /** Milliseconds of work under the lock: less than one is spent computing, more is waited for. Default 0. */
   readonly sectionMs?: number;
-  /** Stands before the names of the keys: what one contestant leaves behind does not meet another. */
+  /** Stands before the names of the keys: what one implementation leaves behind does not meet another. */
   readonly prefix?: string;
 }
 

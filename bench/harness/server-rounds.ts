@@ -1,4 +1,4 @@
-/** Rounds of contestants that each have a server of their own. */
+/** Rounds of implementations that each have a server of their own. */
 
 import type { LoadOptions, StoreKind, StoreRounds } from "./store-rounds.ts";
 import { measureOnStore } from "./store-rounds.ts";
@@ -6,7 +6,7 @@ import { measureOnStore } from "./store-rounds.ts";
 /** Commands are not counted. */
 export const SERVERS: StoreKind = {
   withStore: (use) => use({ address: "", work: async () => ({ calls: new Map(), cpu: 0 }) }),
-  isThirdParty: (name) => name === "live-mutex",
+  isRival: (name) => name === "live-mutex",
   countedCommands: () => undefined,
 };
 

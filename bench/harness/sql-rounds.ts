@@ -7,7 +7,7 @@ import { STATEMENTS, withBenchMariaDb, withBenchPostgres, withBenchSqlite } from
 import type { LoadOptions, StoreRounds } from "./store-rounds.ts";
 import { measureOnStore } from "./store-rounds.ts";
 
-/** A database of the bench, and who takes part on it. */
+/** A database of the bench, and the implementations on it. */
 export interface SqlKind {
   /** Ends the names of its cases. */
   readonly id: string;
@@ -49,14 +49,14 @@ export function listRivals({ advisory, thirdParties }: SqlNames): readonly strin
 
 export function measureOnDatabase(
   { names, withStore, countsStatements }: SqlKind,
-  contestants: readonly string[],
+  implementations: readonly string[],
   options: LoadOptions,
 ): Promise<StoreRounds> {
   const rivals = listRivals(names);
   const kind = {
     withStore,
-    isThirdParty: (name: string) => rivals.includes(name),
+    isRival: (name: string) => rivals.includes(name),
     countedCommands: () => (countsStatements ? [STATEMENTS] : undefined),
   };
-  return measureOnStore(kind, contestants, options);
+  return measureOnStore(kind, implementations, options);
 }

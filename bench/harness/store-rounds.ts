@@ -1,4 +1,7 @@
-/** Rounds at one store: every contestant once in each, with as many processes as wanted, one contestant at a time. */
+/**
+ * Rounds at one store: every implementation once in each, with as many processes as wanted, one implementation at a
+ * time.
+ */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,17 +12,13 @@ import type { Row } from "./bench-case.ts";
 import type { BenchStore, StoreWork } from "./bench-store.ts";
 import { allCallsBetween, callsBetween } from "./bench-store.ts";
 import { ChildProcessRpc } from "./child-rpc.ts";
-import { waitForIdle } from "./machine.ts";
 import { IS_QUICK_RUN } from "./quick-run.ts";
-import { CLIENT_PROGRAM } from "./rounds.ts";
+import { CLIENT_PROGRAM, grantVariation, starvedCallers } from "./rounds.ts";
+import { runRounds } from "./run-rounds.ts";
 import type { WindowLoad, WindowResult, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
-import { computeSpread, sum, variation } from "./stats.ts";
+import { computeSpread, sum } from "./stats.ts";
 
-/** Not counted: code is compiled, heaps grow. */
-const WARM_UP = 1;
-export const ROUNDS: number = 7;
-const QUICK_ROUNDS = 2;
 /** Every process has begun, so the first one has no lead. */
 const LEAD_MS = 40;
 /** For callers that still wait when a round is over; then their processes are replaced. */
@@ -30,12 +29,12 @@ const WARM_MS = 150;
 const MIN_GRANTS = 50;
 const MAX_WINDOWS = 8;
 
-/** A kind of store, and what takes part there. */
+/** A kind of store, and what the bench knows of the implementations on it. */
 export interface StoreKind {
   /** Starts one, gives it to `use`, and ends it. */
   withStore<T>(use: (store: BenchStore) => Promise<T>): Promise<T>;
-  isThirdParty(name: string): boolean;
-  /** The commands that a contestant sends; undefined: they cannot be told. */
+  isRival(name: string): boolean;
+  /** The commands that an implementation sends; undefined: they are not counted. */
   countedCommands(name: string): readonly string[] | undefined;
 }
 
@@ -50,11 +49,11 @@ export interface StoreRound {
   readonly p50: number;
   readonly p99: number;
   readonly most: number;
-  /** Commands it sent per grant in the window; NaN if they cannot be told. */
+  /** Commands it sent per grant in the window; NaN if they are not counted. */
   readonly commands: number;
   /** The same per pair, from the first command to the last. */
   readonly sent: number;
-  /** Commands that the store performed for a pair within scripts; NaN if they cannot be told. */
+  /** Commands that the store performed for a pair within scripts; NaN if they are not counted. */
   readonly inside: number;
   /** Connections of all its processes at the end of the window. */
   readonly connections: number;
@@ -64,7 +63,7 @@ export interface StoreRound {
 
 export interface StoreRounds {
   (name: string): readonly StoreRound[];
-  /** Why a contestant could not go on; null if it could. */
+  /** Why an implementation could not go on; null if it could. */
   failure(name: string): string | null;
 }
 
@@ -83,11 +82,14 @@ export interface LoadOptions {
   readonly processes: number | ((name: string) => number);
   readonly load: WindowLoad | ((name: string) => WindowLoad);
   readonly ms: number;
-  /** How long the first round is, which is not counted: for loops so slow that V8 compiles during many rounds. Default `ms`. */
+  /**
+   * How long the first round is, which is not counted: for loops so slow that V8 compiles during many rounds. Default
+   * `ms`.
+   */
   readonly warmUpMs?: number;
   /** Default 7. Several short rounds compare better than few long ones where the disk is now quick, now slow. */
   readonly rounds?: number;
-  /** Watch ours, on a slow machine, until every caller can have had so many grants; true: 50. Default false. */
+  /** Watch Holdfast, on a slow machine, until every caller can have had so many grants; true: 50. Default false. */
   readonly fair?: boolean | number;
 }
 
@@ -100,7 +102,7 @@ export async function measureOnStore(
   const failures = new Map<string, string>();
   await kind.withStore((server) =>
     withStoreGroups(names, options.processes, server, (groups) =>
-      runRounds(groups, options.rounds ?? ROUNDS, async (group, isCounted) => {
+      runRounds(groups, { counted: options.rounds }, async (group, isCounted) => {
         if (failures.has(group.name)) return;
         try {
           const ms = isCounted ? options.ms : (options.warmUpMs ?? options.ms);
@@ -112,32 +114,18 @@ export async function measureOnStore(
       }),
     ),
   );
-  const [ownFailure] = [...failures].filter(([name]) => !kind.isThirdParty(name));
+  const [ownFailure] = [...failures].filter(([name]) => !kind.isRival(name));
   if (ownFailure !== undefined) throw new Error(ownFailure.join(": "));
   const roundsOf = (name: string): readonly StoreRound[] => rounds.get(name) ?? [];
   return Object.assign(roundsOf, { failure: (name: string) => failures.get(name) ?? null });
 }
 
-/** Warm-up and counted rounds; the first place goes round. */
-export async function runRounds<Team>(
-  groups: readonly Team[],
-  rounds: number,
-  measure: (team: Team, isCounted: boolean) => Promise<void>,
-): Promise<void> {
-  for (let round = -WARM_UP; round < (IS_QUICK_RUN ? QUICK_ROUNDS : rounds); round++) {
-    for (let turn = 0; turn < groups.length; turn++) {
-      if (!IS_QUICK_RUN) await waitForIdle();
-      await measure(groups[(turn + round + WARM_UP) % groups.length] as Team, round >= 0);
-    }
-  }
-}
-
-/** Starts everybody's processes, gives them to `use`, and ends them. */
+/** Starts the processes of all of them, gives them to `use`, and ends them. */
 export async function withStoreGroups<T>(
   names: readonly string[],
   processes: number | ((name: string) => number),
   server: BenchStore,
-  use: (teams: readonly StoreProcessGroup[]) => Promise<T>,
+  use: (groups: readonly StoreProcessGroup[]) => Promise<T>,
 ): Promise<T> {
   const groups: StoreProcessGroup[] = [];
   try {
@@ -184,7 +172,7 @@ async function measureRound(
   await delay(LEAD_MS);
   await callAll(group, "mark");
   const [before, brokerBefore] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
-  const minGrants = kind.isThirdParty(name) ? 0 : toMinGrants(options);
+  const minGrants = kind.isRival(name) ? 0 : toMinGrants(options);
   const windowSamples = await sampleWindow(group, load, options.ms, minGrants);
   const connections = sum(group.clients.map((client) => client.countConnections()));
   const [after, brokerAfter] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
@@ -249,7 +237,7 @@ async function replaceProcesses(group: StoreProcessGroup): Promise<void> {
 }
 
 /** Grants a second, round by round. */
-export function grantRates(rounds: readonly StoreRound[]): readonly number[] {
+export function grantRates(rounds: readonly Pick<StoreRound, "grants" | "ms">[]): readonly number[] {
   return rounds.map(({ grants, ms }) => (grants / ms) * 1_000);
 }
 
@@ -258,16 +246,6 @@ export function figurePerRound(
   figure: keyof Omit<StoreRound, "grantsPerCaller">,
 ): readonly number[] {
   return rounds.map((round) => round[figure]);
-}
-
-/** How unevenly the callers were served, round by round. */
-export function grantVariation(rounds: readonly StoreRound[]): readonly number[] {
-  return rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller));
-}
-
-/** Callers that got nothing, round by round. */
-export function starvedCallers(rounds: readonly StoreRound[]): readonly number[] {
-  return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
 }
 
 /** Microseconds of the clients' CPU per grant, round by round. */
@@ -290,7 +268,7 @@ export function bestRates(rounds: StoreRounds, names: readonly string[]): readon
 /** The columns of a table for one that may have failed. */
 export function storeRow(name: string, rounds: StoreRounds, columns: readonly Column[]): Row {
   const failure = rounds.failure(name);
-  if (failure !== null) return { contestant: `${name} (failed: ${failure})`, figures: {} };
+  if (failure !== null) return { name: `${name} (failed: ${failure})`, figures: {} };
   const storeRounds = rounds(name);
   const figures: Record<string, Spread> = {};
   for (const column of columns) {
@@ -298,7 +276,7 @@ export function storeRow(name: string, rounds: StoreRounds, columns: readonly Co
     const values = figure(storeRounds);
     if (values.every((value) => Number.isFinite(value))) figures[title] = computeSpread(values);
   }
-  return { contestant: name, figures };
+  return { name, figures };
 }
 
 export type Column = keyof typeof COLUMNS;
@@ -319,7 +297,9 @@ const COLUMNS = {
   inside: ["commands in scripts", (rounds) => figurePerRound(rounds, "inside")],
 } as const satisfies Record<string, readonly [string, (rounds: readonly StoreRound[]) => readonly number[]]>;
 
-/** Of those there are: a process that got nothing, or timed nothing, has none (NaN, which is null behind the channel). */
+/**
+ * Of those there are: a process that got nothing, or timed nothing, has none (NaN, which is null behind the channel).
+ */
 function mean(figures: readonly number[]): number {
   const finiteFigures = figures.filter((figure) => Number.isFinite(figure));
   return sum(finiteFigures) / finiteFigures.length;

@@ -5,9 +5,10 @@ import type { BenchStore, StoreWork } from "./bench-store.ts";
 import { callsBetween } from "./bench-store.ts";
 import type { ChildProcessRpc } from "./child-rpc.ts";
 import { IS_QUICK_RUN } from "./quick-run.ts";
+import { runRounds } from "./run-rounds.ts";
 import { quantile, sum } from "./stats.ts";
 import type { StoreKind, StoreProcessGroup } from "./store-rounds.ts";
-import { ROUNDS, runRounds, withStoreGroups } from "./store-rounds.ts";
+import { withStoreGroups } from "./store-rounds.ts";
 
 /** Of a round. */
 export const TURNS: number = IS_QUICK_RUN ? 12 : 120;
@@ -19,7 +20,7 @@ export interface TurnFigures {
   readonly p50: number[];
   readonly mean: number[];
   readonly longest: number[];
-  /** Commands that both sent for a turn; NaN if they cannot be told. */
+  /** Commands that both sent for a turn; NaN if they are not counted. */
   readonly commands: number[];
 }
 
@@ -60,12 +61,12 @@ export async function measureTurns(
   const implementations = [...new Set(names.map(implementationOf))];
   await kind.withStore((store) =>
     withStoreGroups(implementations, 2, store, async (groups) => {
-      const subjects = names.map((name) => ({
+      const groupsByName = names.map((name) => ({
         name,
         group: groups.find((group) => group.name === implementationOf(name)) as StoreProcessGroup,
       }));
       let round = 0;
-      await runRounds(subjects, ROUNDS, async ({ name, group }, isCounted) => {
+      await runRounds(groupsByName, {}, async ({ name, group }, isCounted) => {
         round++;
         const sends = kind.countedCommands(group.name);
         const exercise = options(name);

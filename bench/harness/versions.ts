@@ -1,9 +1,11 @@
-/** The versions of what takes part: rivals as they are installed below bench/, stores and Curator as Debian packages. */
+/**
+ * The versions of what is measured: rivals as they are installed below bench/, stores and Curator as Debian packages.
+ */
 
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 
-/** Contestants that are packages of npm, with the folders that they are installed in. */
+/** Implementations that are packages of npm, with the folders that they are installed in. */
 export const NPM_PACKAGES: Readonly<Record<string, string>> = {
   "redlock 4": "redlock",
   "redlock 5 beta": "redlock5",
@@ -26,7 +28,7 @@ const DEBIAN_PACKAGES: Readonly<Record<string, string>> = {
   MariaDB: "mariadb-server-core",
 };
 
-/** By the name of the contestant or of the program; what cannot be told is left out. */
+/** By the name of the implementation or of the program; what is unknown is left out. */
 export type Versions = Readonly<Record<string, string>>;
 
 export function readVersions(): Versions {

@@ -10,7 +10,7 @@ export interface HoldRequest {
   readonly count: number;
   /** The number of the first key: an ended process leaves its claims behind. Default 0. */
   readonly from?: number;
-  /** Where the contestant can be told. */
+  /** For implementations that can prolong a lock. */
   readonly ttl: number;
   /** How many are asked for at once. Default 1,000. */
   readonly batch?: number;
@@ -23,7 +23,7 @@ export interface QueueRequest extends HoldRequest {
 
 type Handlers = Readonly<Record<string, (argument: never) => unknown>>;
 
-/** @param name of the contestant, @param address of its server, @param open gives the one this process has */
+/** @param name of the implementation, @param address of its server, @param open gives the one this process has */
 export function createWindowHandlers(name: string, address: string, open: () => Promise<LockImplementation>): Handlers {
   let window: SamplingWindow | null = null;
   let held: unknown;
@@ -39,7 +39,9 @@ export function createWindowHandlers(name: string, address: string, open: () => 
     mark: (): void => current().mark(),
     look: (): WindowSample => current().look(),
     finish: (withinMs: number): Promise<WindowResult> => current().finish(withinMs),
-    /** Takes a key and says when it was granted; `give` says when it was given back. On the machine's monotonic clock. */
+    /**
+     * Takes a key and says when it was granted; `give` says when it was given back. On the machine's monotonic clock.
+     */
     take: async (key: string): Promise<number> => {
       held = await (await open()).acquire(key);
       return nowMicros();

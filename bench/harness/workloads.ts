@@ -3,7 +3,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { LockImplementation } from "./closed-loop.ts";
 
-/** Milliseconds until each of the callers has locked and unlocked so many times. @param keys the callers go round these */
+/**
+ * Milliseconds until each of the callers has locked and unlocked so many times. @param keys the callers go round these
+ */
 export async function runTurns(
   implementation: LockImplementation,
   callers: number,

@@ -1,27 +1,30 @@
-/** Rounds on one ZooKeeper, as it comes (every write is synced to the disk): ours in Node, Curator in JVMs, taking turns. */
+/**
+ * Rounds on one ZooKeeper, as it comes (every write is synced to the disk): Holdfast in Node, Curator in JVMs, in
+ * turns.
+ */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { startZooKeeper } from "../../test/support/stores/zookeeper.ts";
 import type { Row } from "./bench-case.ts";
+import type { BenchStore } from "./bench-store.ts";
 import { ChildProcessRpc } from "./child-rpc.ts";
 import { CuratorClient, compileCurator } from "./curator.ts";
-import { waitForIdle } from "./machine.ts";
-import { processCpuMicros } from "./process-cpu.ts";
 import { IS_QUICK_RUN } from "./quick-run.ts";
-import { CLIENT_PROGRAM } from "./rounds.ts";
+import { CLIENT_PROGRAM, grantVariation, starvedCallers } from "./rounds.ts";
+import { runRounds } from "./run-rounds.ts";
 import type { WindowLoad, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
-import { computeSpread, quantile, sum, variation } from "./stats.ts";
+import { computeSpread, quantile, sum } from "./stats.ts";
+import { grantRates } from "./store-rounds.ts";
+import { withBenchZooKeeper } from "./zookeeper.ts";
 
 export const CURATOR = "Curator";
 
-/** Not counted: code is compiled, heaps grow; a JVM takes its time for that. */
-const WARM_UP = IS_QUICK_RUN ? 1 : 3;
-const ROUNDS = IS_QUICK_RUN ? 2 : 7;
-/** Every process has begun, and whoever came first has no lead. */
+/** A JVM takes its time to compile. */
+const WARM_UP = 3;
+/** Every process has begun, so the first one has no lead. */
 const LEAD_MS = 60;
 const FINISH_TIMEOUT_MS = 10_000;
 /** With fewer for each caller a grant more or less would look like unfairness. */
@@ -35,7 +38,7 @@ export interface ZooKeeperRound extends WindowSample {
 
 export type ZooKeeperRounds = (name: string) => readonly ZooKeeperRound[];
 
-/** One process of a contestant. */
+/** One process of an implementation. */
 interface MeasuredProcess {
   begin(load: WindowLoad): Promise<unknown>;
   mark(): Promise<unknown>;
@@ -55,22 +58,16 @@ export interface ZooKeeperOptions {
   readonly ms: number;
 }
 
-/** Starts a ZooKeeper, gives its address (host:port) and process id to `use`, and ends it. */
-export async function withZooKeeper<T>(use: (address: string, pid: number) => Promise<T>): Promise<T> {
-  await using server = await startZooKeeper({ isSynced: true });
-  return await use(`${server.address.host}:${server.address.port}`, server.pid);
-}
-
 export function measureOnZooKeeper(names: readonly string[], options: ZooKeeperOptions): Promise<ZooKeeperRounds> {
   const rounds = new Map<string, ZooKeeperRound[]>(names.map((name) => [name, []]));
-  return withZooKeeper(async (address, pid) => {
+  return withBenchZooKeeper(async (store) => {
     const groups: MeasuredGroup[] = [];
     const classes = mkdtempSync(join(tmpdir(), "holdfast-curator-"));
     compileCurator(classes);
     try {
-      for (const name of names) groups.push(await startGroup(name, options.processes, address, classes));
-      await runRounds(groups, async (group, isCounted) => {
-        const round = await measureRound(group, options, pid);
+      for (const name of names) groups.push(await startGroup(name, options.processes, store.address, classes));
+      await runRounds(groups, { warmUp: WARM_UP }, async (group, isCounted) => {
+        const round = await measureRound(group, options, store);
         if (isCounted) rounds.get(group.name)?.push(round);
       });
     } finally {
@@ -79,19 +76,6 @@ export function measureOnZooKeeper(names: readonly string[], options: ZooKeeperO
     }
     return (name) => rounds.get(name) ?? [];
   });
-}
-
-/** Warm-up and counted rounds; the first place goes round. */
-export async function runRounds<T>(
-  groups: readonly T[],
-  measure: (team: T, isCounted: boolean) => Promise<void>,
-): Promise<void> {
-  for (let round = -WARM_UP; round < ROUNDS; round++) {
-    for (let turn = 0; turn < groups.length; turn++) {
-      if (!IS_QUICK_RUN) await waitForIdle();
-      await measure(groups[(turn + round + WARM_UP) % groups.length] as T, round >= 0);
-    }
-  }
 }
 
 async function startGroup(name: string, processes: number, address: string, classes: string): Promise<MeasuredGroup> {
@@ -115,15 +99,15 @@ async function startNodeProcess(name: string, address: string): Promise<Measured
 async function measureRound(
   { name, processes }: MeasuredGroup,
   { load, ms }: ZooKeeperOptions,
-  pid: number,
+  store: BenchStore,
 ): Promise<ZooKeeperRound> {
   const runAll = <T>(step: (process: MeasuredProcess) => Promise<T>): Promise<T[]> => Promise.all(processes.map(step));
   await runAll((process) => process.begin({ ...load, prefix: name === CURATOR ? "key-" : `${name}-` }));
   await delay(LEAD_MS);
   await runAll((process) => process.mark());
-  const before = processCpuMicros(pid);
+  const before = await store.work();
   const windowSamples = await sampleWindow(runAll, load.callers * processes.length, IS_QUICK_RUN ? ms / 2 : ms);
-  const serverCpu = processCpuMicros(pid) - before;
+  const serverCpu = (await store.work()).cpu - before.cpu;
   await runAll((process) => process.finish());
   const grantsPerCaller = windowSamples.flatMap((windowSample) => windowSample.grantsPerCaller);
   const grants = sum(grantsPerCaller);
@@ -146,7 +130,7 @@ async function measureRound(
   };
 }
 
-/** After a while; and after everybody can have had a turn, however slow the machine is. */
+/** After a while; and after each caller can have had a turn, however slow the machine is. */
 async function sampleWindow(
   runAll: (step: (process: MeasuredProcess) => Promise<WindowSample>) => Promise<WindowSample[]>,
   callers: number,
@@ -161,16 +145,6 @@ async function sampleWindow(
   }
 }
 
-/** Grants a second, round by round. */
-export function grantRates(rounds: readonly ZooKeeperRound[]): readonly number[] {
-  return rounds.map(({ grants, ms }) => (grants / ms) * 1_000);
-}
-
-/** Callers that got nothing, round by round. */
-export function starvedCallers(rounds: readonly ZooKeeperRound[]): readonly number[] {
-  return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
-}
-
 export function zooKeeperRow(name: string, rounds: readonly ZooKeeperRound[]): Row {
   const figures: Record<string, Spread> = { "grants/s": computeSpread(grantRates(rounds)) };
   const times = { "p50 ms": "p50", "p99 ms": "p99", "longest ms": "most" } as const;
@@ -180,10 +154,10 @@ export function zooKeeperRow(name: string, rounds: readonly ZooKeeperRound[]): R
     if (values.every((time) => Number.isFinite(time) && time > 0)) figures[column] = computeSpread(values);
   }
   if ((rounds[0]?.grantsPerCaller.length ?? 0) > 1) {
-    figures["spread of grants"] = computeSpread(rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller)));
+    figures["spread of grants"] = computeSpread(grantVariation(rounds));
     figures["got nothing"] = computeSpread(starvedCallers(rounds));
   }
   figures["client CPU us/grant"] = computeSpread(rounds.map(({ cpu, grants }) => cpu / grants));
   figures["ZooKeeper CPU us/grant"] = computeSpread(rounds.map(({ serverCpu, grants }) => serverCpu / grants));
-  return { contestant: name, figures };
+  return { name, figures };
 }

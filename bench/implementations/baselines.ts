@@ -1,6 +1,7 @@
 /**
- * The floors: what the socket and the frames cost when nothing is promised. One JSON array a line, all calls of one turn
- * of the event loop in one line, as in the lock protocol; no lease, token, session, batching by kind, or error handling.
+ * The floors: what the socket and the frames cost when nothing is promised. One JSON array a line, all calls of one
+ * turn of the event loop in one line, as in the lock protocol; no lease, token, session, batching by kind, or error
+ * handling.
  */
 
 import { once } from "node:events";

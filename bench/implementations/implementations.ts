@@ -1,4 +1,4 @@
-/** Everybody who takes part, by name. */
+/** All implementations of locks that the bench measures, by name. */
 
 import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 import { openAsyncMutex } from "./async-mutex.ts";
@@ -39,9 +39,9 @@ export const IMPLEMENTATIONS: Readonly<Record<string, ImplementationEntry>> = {
   ...ZOOKEEPER_IMPLEMENTATIONS,
 };
 
-/** @throws if nobody has that name */
+/** @throws if none has that name */
 export function findImplementation(name: string): ImplementationEntry {
   const entry = IMPLEMENTATIONS[name];
-  if (entry === undefined) throw new Error(`no contestant "${name}"`);
+  if (entry === undefined) throw new Error(`no implementation "${name}"`);
   return entry;
 }

@@ -69,7 +69,7 @@ export async function openMemoryDriver(): Promise<LockImplementation<Claim>> {
   };
 }
 
-/** Excludes nobody: shows that a check of exclusion can fail. */
+/** Excludes no caller: shows that a check of exclusion can fail. */
 export async function openNoLock(): Promise<LockImplementation> {
   return { acquire: async () => null, release: () => undefined, close: async () => undefined };
 }

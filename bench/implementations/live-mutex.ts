@@ -1,4 +1,6 @@
-/** live-mutex over its Unix socket. Its timeouts are raised: under contention the defaults give up or end live locks. */
+/**
+ * live-mutex over its Unix socket. Its timeouts are raised: under contention the defaults give up or end live locks.
+ */
 
 import { parsePort } from "../harness/address.ts";
 import type { LockImplementation } from "../harness/closed-loop.ts";

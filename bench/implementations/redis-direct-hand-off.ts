@@ -1,7 +1,7 @@
 /**
- * The least that strict order on Redis can cost: one script claims, and grants or queues; one script releases, grants the
- * next in the queue and publishes it to the process that waits. It has no lease of a waiter, no lost reply, no renewal, no
- * listing and no cancellation: a waiter that dies stops the queue for ever.
+ * The least that strict order on Redis can cost: one script claims, and grants or queues; one script releases, grants
+ * the next in the queue and publishes it to the process that waits. It has no lease of a waiter, no lost reply, no
+ * renewal, no listing and no cancellation: a waiter that dies stops the queue for ever.
  */
 
 import { createHash, randomUUID } from "node:crypto";

@@ -1,4 +1,4 @@
-/** Ours on Redis, and the floor below everything on Redis: two bare EVALSHA with the same client. */
+/** Holdfast on Redis, and the floor below everything on Redis: two bare EVALSHA with the same client. */
 
 import { createHash, randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
@@ -76,7 +76,7 @@ export async function openRedisByHand(address: string): Promise<LockImplementati
   };
 }
 
-/** For one that nobody competes with: it does not wait. */
+/** For a caller without competition: it does not wait. */
 export async function openRedisBaseline(
   address: string,
   options: ClientOptions = {},

@@ -1,6 +1,6 @@
 /**
- * The rivals on Redis, with their own delays between attempts, and as many attempts as it takes: with the usual number most
- * give up under contention.
+ * The rivals on Redis, with their own delays between attempts, and as many attempts as it takes: with the usual number
+ * most give up under contention.
  */
 
 import { createClient } from "redis";

@@ -1,4 +1,4 @@
-/** Everybody who takes part on Redis, by name. */
+/** All implementations on Redis, by name. */
 
 import type { LocksOptions } from "../../src/index.ts";
 import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";

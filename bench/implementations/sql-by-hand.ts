@@ -1,6 +1,6 @@
 /**
- * What a user writes without a library, with the same clients as our drivers: a row that is inserted and deleted, each by
- * one statement that commits by itself, and the locks of the database that end with their connection.
+ * What a user writes without a library, with the same clients as our drivers: a row that is inserted and deleted, each
+ * by one statement that commits by itself, and the locks of the database that end with their connection.
  */
 
 import { randomUUID } from "node:crypto";
@@ -146,8 +146,8 @@ async function openMariaDbAdvisory(address: string): Promise<LockImplementation<
 }
 
 /**
- * A row that two processes hand over, for the time that a hand-off takes at least: the statement of a release commits to the
- * disk and notifies; the notification is the grant, and nothing is asked after it. For two callers.
+ * A row that two processes hand over, for the time that a hand-off takes at least: the statement of a release commits
+ * to the disk and notifies; the notification is the grant, and nothing is asked after it. For two callers.
  */
 export async function openNotifyFloor(address: string): Promise<LockImplementation<string>> {
   const client = new Client({ connectionString: address });

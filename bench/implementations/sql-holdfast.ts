@@ -1,4 +1,4 @@
-/** Ours on databases, as a url opens it. */
+/** Holdfast on databases, as a url opens it. */
 
 import type { Lock, Locks, LocksOptions } from "../../src/index.ts";
 import { connect } from "../../src/index.ts";

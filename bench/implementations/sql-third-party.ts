@@ -7,7 +7,7 @@ import { loadThirdParty } from "../harness/third-party.ts";
 import { openLibsql, sqlitePath } from "./sqlite-database.ts";
 
 const TTL_MS = 30_000;
-/** The size of pg's and mysql2's pools unless they are told otherwise. */
+/** The size of pg's and mysql2's pools by default. */
 const MAX_CONNECTIONS = 10;
 
 interface VerrouLock {

@@ -1,4 +1,4 @@
-/** Everybody who takes part on databases, by name. */
+/** All implementations on databases, by name. */
 
 import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 
@@ -13,7 +13,7 @@ const loadHoldfast = (): Promise<typeof import("./sql-holdfast.ts")> => import("
 const loadByHand = (): Promise<typeof import("./sql-by-hand.ts")> => import("./sql-by-hand.ts");
 const loadThirdParty = (): Promise<typeof import("./sql-third-party.ts")> => import("./sql-third-party.ts");
 
-/** The names of those that take part on one database. */
+/** The names of the implementations on one database. */
 export interface SqlNames {
   readonly holdfast: string;
   /** The least that a lock in a table can cost: a statement that inserts, and one that deletes. */

@@ -1,4 +1,4 @@
-/** Clients of ZooKeeper that make ephemeral sequential nodes: ours, and the two packages that there are. */
+/** Clients of ZooKeeper that make ephemeral sequential nodes: Holdfast's, and the two packages that there are. */
 
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import { loadThirdParty } from "../harness/third-party.ts";
@@ -36,7 +36,7 @@ async function openHoldfastClient(address: string): Promise<NodeCreator> {
 }
 
 interface NativeClient {
-  once(event: "connect", told: () => void): void;
+  once(event: "connect", callback: () => void): void;
   init(options: { connect: string; timeout: number; debug_level: number; host_order_deterministic: boolean }): void;
   create(path: string, data: Buffer, flags: number): Promise<string>;
   delete_(path: string, version: number): Promise<unknown>;
@@ -59,11 +59,11 @@ async function openNative(connect: string): Promise<NodeCreator> {
 type NativeCallback<T> = (error: Error | null, found: T) => void;
 
 interface PlainClient {
-  once(event: "connected", told: () => void): void;
+  once(event: "connected", callback: () => void): void;
   connect(): void;
-  create(path: string, data: Buffer, told: NativeCallback<string>): void;
-  create(path: string, data: Buffer, mode: number, told: NativeCallback<string>): void;
-  remove(path: string, told: NativeCallback<undefined>): void;
+  create(path: string, data: Buffer, callback: NativeCallback<string>): void;
+  create(path: string, data: Buffer, mode: number, callback: NativeCallback<string>): void;
+  remove(path: string, callback: NativeCallback<undefined>): void;
 }
 
 interface PlainModule {
@@ -77,7 +77,7 @@ async function openPlain(address: string): Promise<NodeCreator> {
   const connected = new Promise<void>((resolve) => zk.once("connected", resolve));
   zk.connect();
   await connected;
-  const callNative = <T>(call: (told: NativeCallback<T>) => void): Promise<T> =>
+  const callNative = <T>(call: (callback: NativeCallback<T>) => void): Promise<T> =>
     new Promise((resolve, reject) => call((error, result) => (error ? reject(error) : resolve(result))));
   return {
     folder: (path) => callNative((callback) => zk.create(path, DATA, callback)),

@@ -1,4 +1,4 @@
-/** Ours on ZooKeeper. Curator takes part by a program of its own, see harness/curator.ts. */
+/** Holdfast on ZooKeeper. Curator is measured by a program of its own, see harness/curator.ts. */
 
 import type { Lock, LocksOptions } from "../../src/index.ts";
 import type { LockImplementation } from "../harness/closed-loop.ts";

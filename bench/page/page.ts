@@ -2,7 +2,7 @@
 
 import type { BenchCase } from "../harness/bench-case.ts";
 import { roundFigure } from "../harness/report.ts";
-import { kindOf, labelOf } from "./contestants.ts";
+import { kindOf, labelOf } from "./implementations.ts";
 import type { CaseResult, Results } from "./results.ts";
 import { parseFigure } from "./results.ts";
 
@@ -52,12 +52,12 @@ const SEVERAL_PROCESSES = "4 processes";
 /** Rates that differ by less are the same. */
 const NOISE = 0.1;
 
-/** A contestant's figure in the first column of its case. */
+/** An implementation's figure in the first column of its case. */
 interface Figure {
   /** "Holdfast, strict order", "redlock 4.2.0". */
   readonly label: string;
-  readonly contestant: string;
-  /** What stands before the contestant's name: "10 ms", "4 processes". */
+  readonly implementation: string;
+  /** What stands before the implementation's name: "10 ms", "4 processes". */
   readonly prefix: string;
   readonly value: number;
   /** Callers that got nothing; 0 where they are not counted. */
@@ -120,7 +120,8 @@ function renderOwn(result: CaseResult | undefined, label: string, results: Resul
 function renderBestOther(result: CaseResult | undefined, results: Results, store: string): string {
   if (result === undefined) return "";
   const rivals = figuresOf(result, results).filter(
-    ({ contestant }) => kindOf(contestant) === "rival" && (contestant !== "live-mutex" || store === "Holdfast server"),
+    ({ implementation }) =>
+      kindOf(implementation) === "rival" && (implementation !== "live-mutex" || store === "Holdfast server"),
   );
   const several = rivals.filter(({ prefix }) => prefix === SEVERAL_PROCESSES);
   const [best] = sortByFigure(result, several.length > 0 ? several : rivals);
@@ -134,12 +135,12 @@ function renderWeaknesses(cases: readonly BenchCase[], results: Results): string
     const figures = figuresOf(result, results);
     const reasons = cases.find(({ name }) => name === result.name)?.reasons;
     const leads = figures
-      .filter(({ contestant }) => kindOf(contestant) === "holdfast")
+      .filter(({ implementation }) => kindOf(implementation) === "holdfast")
       .flatMap((own) => {
-        const isRival = ({ contestant, prefix }: Figure): boolean =>
-          kindOf(contestant) === "rival" && prefix === own.prefix;
+        const isRival = ({ implementation, prefix }: Figure): boolean =>
+          kindOf(implementation) === "rival" && prefix === own.prefix;
         const [best] = sortByFigure(result, figures.filter(isRival));
-        const reason = reasons?.[own.contestant] ?? reasons?.["*"] ?? "Not explained yet.";
+        const reason = reasons?.[own.implementation] ?? reasons?.["*"] ?? "Not explained yet.";
         return best !== undefined && isBehind(result, own.value, best.value) ? [{ own, best, reason }] : [];
       });
     return [...new Set(leads.map(({ reason }) => reason))].map((reason) => {
@@ -161,10 +162,10 @@ function renderWeaknesses(cases: readonly BenchCase[], results: Results): string
 }
 
 function figuresOf({ columns, rows }: CaseResult, { versions }: Results): Figure[] {
-  return rows.map(({ contestant: name, cells }) => {
-    const [contestant = "", prefix = ""] = name.split(": ").reverse();
+  return rows.map(({ name, cells }) => {
+    const [implementation = "", prefix = ""] = name.split(": ").reverse();
     const starved = parseFigure(cells[columns.indexOf("callers with none")]) || 0;
-    return { label: labelOf(contestant, versions), contestant, prefix, value: parseFigure(cells[0]), starved };
+    return { label: labelOf(implementation, versions), implementation, prefix, value: parseFigure(cells[0]), starved };
   });
 }
 

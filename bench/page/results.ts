@@ -1,6 +1,6 @@
 /**
- * docs/results.md: of each case that has a headline, its figures as they were measured last. It is a table to read and the
- * only source of docs/benchmarks.md; the runs themselves are files outside of the tree.
+ * docs/results.md: of each case that has a headline, its figures as they were measured last. It is a table to read and
+ * the only source of docs/benchmarks.md; the runs themselves are files outside of the tree.
  */
 
 import type { BenchCase } from "../harness/bench-case.ts";
@@ -8,9 +8,9 @@ import type { CaseReport, Report } from "../harness/report.ts";
 import { formatSpread } from "../harness/report.ts";
 import type { Versions } from "../harness/versions.ts";
 
-/** One contestant's figures, as they stand in the table: "6,021 (5,877..6,503)". */
+/** One implementation's figures, as they stand in the table: "6,021 (5,877..6,503)". */
 interface ResultRow {
-  readonly contestant: string;
+  readonly name: string;
   readonly cells: readonly string[];
 }
 
@@ -73,8 +73,8 @@ function toResult(report: CaseReport, run: Report, cases: readonly BenchCase[]):
     columns,
     rows: rows
       .filter(({ figures }) => columns.some((column) => figures[column] !== undefined))
-      .map(({ contestant, figures }) => ({
-        contestant,
+      .map(({ name, figures }) => ({
+        name,
         cells: columns.map((column) => (figures[column] === undefined ? "-" : formatSpread(figures[column]))),
       })),
   };
@@ -102,7 +102,7 @@ function renderCase({ title, name, date, commit, about, columns, rows }: CaseRes
     "",
     `| | ${columns.join(" | ")} |`,
     `|---|${columns.map(() => "---|").join("")}`,
-    ...rows.map(({ contestant, cells }) => `| ${contestant} | ${cells.join(" | ")} |`),
+    ...rows.map(({ name, cells }) => `| ${name} | ${cells.join(" | ")} |`),
   ];
 }
 
@@ -132,8 +132,8 @@ function parseCase(section: string): CaseResult {
     about,
     columns,
     rows: rows.map((row) => {
-      const [contestant = "", ...cells] = parseCells(row);
-      return { contestant, cells };
+      const [name = "", ...cells] = parseCells(row);
+      return { name, cells };
     }),
   };
 }

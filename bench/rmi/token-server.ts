@@ -13,7 +13,9 @@ import { computeRatio, computeSpread } from "../harness/stats.ts";
 
 const CLIENT_COUNT = 8;
 const TIMES = 1_000;
-/** The lock whose waiters sleep inside its monitor grants about one lock a millisecond: a tenth of the work shows it. */
+/**
+ * The lock whose waiters sleep inside its monitor grants about one lock a millisecond: a tenth of the work shows it.
+ */
 const FEW_TURNS = 100;
 const WARM_UP = 2;
 const ROUNDS = 5;
@@ -40,15 +42,14 @@ export const tokenServer: BenchCase = {
   async run() {
     const rates = await createImplementations();
     const ratesOf = (name: string): readonly number[] => rates.get(name) ?? [];
-    const rows: Row[] = [...rates].map(([contestant, pairs]) => ({
-      contestant,
+    const rows: Row[] = [...rates].map(([name, pairs]) => ({
+      name,
       figures: {
         "pairs/s": computeSpread(pairs),
         "ms for 8,000": computeSpread(pairs.map((rate) => 8_000_000 / rate)),
       },
     }));
-    if (!rates.has(RMI_BARGING))
-      return { rows: [...rows, { contestant: "RMI: no JDK: not run", figures: {} }], checks: [] };
+    if (!rates.has(RMI_BARGING)) return { rows: [...rows, { name: "RMI: no JDK: not run", figures: {} }], checks: [] };
     const checks: Check[] = [
       check(
         "goal",

@@ -1,4 +1,5 @@
-// Our frames with a bare map of queues behind them: what the wire costs alone. No leases, tokens, rights, checks or events.
+// Our frames with a bare map of queues behind them: what the wire costs alone. No leases, tokens, rights, checks or
+// events.
 
 import { createServer } from "node:net";
 import { decodeLine, encodeFlags, encodeOk } from "../../src/protocol/frames.ts";

@@ -46,6 +46,9 @@ type ProgramSuite = {
   readonly longArgs: readonly string[];
 };
 
+/** Of one test: a busy machine makes a few seconds many. */
+export const TEST_TIMEOUT_MS: number = process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000;
+
 const MEMORY = "test/conformance/memory.";
 const STORES = ["redis", "zookeeper", "postgres", "mariadb"] as const;
 const SQL_STORES = ["postgres", "mysql", "sqlite"] as const;
@@ -110,12 +113,9 @@ export const SUITES: readonly Suite[] = [
   },
   {
     name: "fault-injection",
-    tests: ["test/fault-injection/"],
-    excludes: ["test/fault-injection/nemesis/"],
-    requires: ["bindfs"],
+    tests: ["test/fault-injection/", "test/leader/"],
+    requires: [...STORES, "bindfs"],
   },
-  { name: "leader", tests: ["test/leader/"], requires: [...STORES] },
-  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis"] },
 ];
 
 function sqlSuite(store: (typeof SQL_STORES)[number], requires: readonly Requirement[]): Suite {

@@ -6,7 +6,11 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Mutant } from "./mutants.ts";
 import { applyMutant, MUTANTS } from "./mutants.ts";
+import type { RunResult, Verdict } from "./verdict.ts";
+import { judge, judgeInTurn } from "./verdict.ts";
 
+/** Faults that were not caught are to be seen among many that were. */
+const WORDS = { caught: "caught", survived: "SURVIVED", unjudged: "UNJUDGED" } as const;
 const SEEDS = "1500";
 const PURE_TESTS = "test/unit/claim test/unit/lock-table test/unit/util test/unit/client";
 /** A fault may make the code run in circles. */
@@ -22,13 +26,19 @@ const modules = join(root, "node_modules");
 const TSC = join(modules, "@typescript/native/bin/tsc");
 const VITEST = join(modules, "vitest/vitest.mjs");
 
+/** Time limits of tests are those of `npm test`: with longer ones a fault that makes a test too slow would survive. */
 const VITEST_CONFIG = `
+import { TEST_TIMEOUT_MS } from "./scripts/test/suites.ts";
+import { SummaryReporter } from "./scripts/test/summary-reporter.ts";
 import { textModules } from "./scripts/text-modules.ts";
-export default { plugins: [textModules] };`;
+export default { plugins: [textModules], test: { testTimeout: TEST_TIMEOUT_MS, reporters: [new SummaryReporter()] } };`;
 
 process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
-/** A copy of what is tested and of what tests it, without the configuration of the repository. Its programs never have a fault. */
+/**
+ * A copy of what is tested and of what tests it, without the configuration of the repository. Its programs never have a
+ * fault.
+ */
 function prepareWorkTree(): void {
   for (const part of ["src", "test", "scripts", "docs", "dist", "build", "package.json", "tsconfig.json"]) {
     // a test refuses to start a program that is older than its sources
@@ -45,12 +55,6 @@ function prepareWorkTree(): void {
   writeFileSync(join(folder, "vitest.config.ts"), VITEST_CONFIG);
 }
 
-interface RunResult {
-  readonly output: string;
-  /** null: it did not end. */
-  readonly code: number | null;
-}
-
 function runProgram(program: string, args: readonly string[]): RunResult {
   const { stdout, stderr, status } = spawnSync(process.execPath, [program, ...args], {
     cwd: folder,
@@ -61,11 +65,10 @@ function runProgram(program: string, args: readonly string[]): RunResult {
   return { output: stdout + stderr, code: status };
 }
 
-/** What noticed the fault; null: nothing did. Tests that are named for it come first: most faults are out of the simulator's sight. */
-function findCatcher(mutant: Mutant): string | null {
-  return mutant.tests === undefined
-    ? (runSimulator(mutant) ?? runTests(mutant))
-    : (runTests(mutant) ?? runSimulator(mutant));
+/** Tests that are named for it come first: most faults are out of the simulator's sight. */
+function judgeFault(mutant: Mutant): Verdict {
+  const judges = [() => judgeByTests(mutant), () => judgeBySimulator(mutant)];
+  return judgeInTurn(mutant.tests === undefined ? judges.reverse() : judges);
 }
 
 /** As `npm run compile` does it. */
@@ -74,47 +77,38 @@ function compileSimulator(): RunResult {
   return compiled.code === 0 ? runProgram("build/scripts/compile-texts.js", ["simulator"]) : compiled;
 }
 
-function runSimulator({ name }: Mutant): string | null {
+function judgeBySimulator({ name }: Mutant): Verdict {
   const compiled = compileSimulator();
   if (compiled.code !== 0) throw new Error(`"${name}" does not compile:\n${compiled.output}`);
-  const { output, code } = runProgram("simulator/test/simulation/main.js", ["--seeds", SEEDS, "--failures", "1"]);
-  if (code === 0) return null;
-  if (code === null) return "the simulator, which does not end";
-  return `the simulator, ${/^seed \d+: .*$/m.exec(output)?.[0] ?? firstLine(output)}`;
+  const args = ["--seeds", SEEDS, "--failures", "1"];
+  return judge("the simulator", runProgram("simulator/test/simulation/main.js", args));
 }
 
-function runTests({ tests = PURE_TESTS }: Mutant): string | null {
-  const { output, code } = runVitest(tests);
-  if (code === 0) return null;
-  const failed = [...output.matchAll(/^not ok \d+ - (.*?)(?: # .*)?$/gm)].map((match) => match[1] ?? "");
-  // a file that fails to load is one failure; without any, nothing was tested
-  if (failed.length === 0 && code !== null) throw new Error(`vitest ran no test of ${tests}:\n${output}`);
-  const suffix = failed.length > 1 ? `, and ${failed.length - 1} more` : "";
-  return `the tests: ${failed[0]?.replace(/^.*\.test\.ts > /, "") ?? "they do not end"}${suffix}`;
+function judgeByTests({ tests = PURE_TESTS }: Mutant): Verdict {
+  return judge("the tests", runVitest(tests));
 }
 
-/** @param tests beginnings of paths, separated by spaces */
+/**
+ * Ends with the first failure: several tests that reach their time limits could take longer than the run may.
+ * @param tests beginnings of paths, separated by spaces
+ */
 function runVitest(tests: string): RunResult {
-  const settings = ["--reporter", "tap-flat", "--testTimeout", "60000", "--hookTimeout", "60000"];
-  return runProgram(VITEST, ["run", ...settings, ...tests.split(" ")]);
+  return runProgram(VITEST, ["run", "--bail", "1", ...tests.split(" ")]);
 }
 
-const testedWithoutFault = new Set<string>();
+const withoutFault = new Map<string, RunResult>();
 
 /** Tests that fail without the fault, too, would call every fault caught. */
 function requirePassWithoutFault({ tests = PURE_TESTS }: Mutant): void {
-  if (testedWithoutFault.has(tests)) return;
-  testedWithoutFault.add(tests);
-  const { output, code } = runVitest(tests);
-  if (code !== 0) throw new Error(`${tests} fails without a fault:\n${output.slice(-4_000)}`);
+  const result = withoutFault.get(tests) ?? runVitest(tests);
+  withoutFault.set(tests, result);
+  const verdict = judge(`without a fault, ${tests}`, result);
+  if (verdict.is === "survived") return;
+  throw new Error(verdict.is === "caught" ? verdict.by : verdict.why);
 }
 
-function firstLine(text: string): string {
-  return text.trim().split("\n")[0] ?? "";
-}
-
-/** What caught the fault; null: nothing did. @throws Error if that cannot be told */
-function tryMutant(mutant: Mutant, mutatedText: string): string | null {
+/** @throws Error if it cannot be tried */
+function tryMutant(mutant: Mutant, mutatedText: string): Verdict {
   requirePassWithoutFault(mutant);
   const path = join(folder, mutant.file);
   const original = readFileSync(path, "utf8");
@@ -125,7 +119,7 @@ function tryMutant(mutant: Mutant, mutatedText: string): string | null {
   };
   write(mutatedText);
   try {
-    return findCatcher(mutant);
+    return judgeFault(mutant);
   } finally {
     write(original);
   }
@@ -139,20 +133,24 @@ const mutatedTexts = mutants.map(applyMutant);
 let failed = 0;
 for (const [index, mutant] of mutants.entries()) {
   const startedAt = performance.now();
-  const [verdict, detail] = judgeMutant(mutant, mutatedTexts[index] as string);
-  if (verdict !== "caught") failed++;
+  const verdict = judgeMutant(mutant, mutatedTexts[index] as string);
+  if (verdict.is !== "caught") failed++;
   const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
-  console.log(`${verdict.padEnd(8)} ${mutant.name} (${seconds} s)${detail === "" ? "" : `\n         by ${detail}`}`);
+  console.log(`${WORDS[verdict.is].padEnd(8)} ${mutant.name} (${seconds} s)${formatDetail(verdict)}`);
 }
 console.log(`${mutants.length - failed} passed, ${failed} failed, 0 skipped`);
 if (failed > 0) process.exitCode = 1;
 
+function formatDetail(verdict: Verdict): string {
+  if (verdict.is === "survived") return "";
+  return `\n         ${verdict.is === "caught" ? `by ${verdict.by}` : verdict.why}`;
+}
+
 /** One mutant that cannot be judged does not end the others. */
-function judgeMutant(mutant: Mutant, mutatedText: string): readonly [verdict: string, detail: string] {
+function judgeMutant(mutant: Mutant, mutatedText: string): Verdict {
   try {
-    const caughtBy = tryMutant(mutant, mutatedText);
-    return caughtBy === null ? ["SURVIVED", ""] : ["caught", caughtBy];
+    return tryMutant(mutant, mutatedText);
   } catch (error) {
-    return ["UNJUDGED", error instanceof Error ? error.message : String(error)];
+    return { is: "unjudged", why: error instanceof Error ? error.message : String(error) };
   }
 }

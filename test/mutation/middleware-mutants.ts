@@ -1,4 +1,7 @@
-/** Faults in the middleware of holdfast/middleware: two handlers of one key run at the same time, or a request keeps what it should not. */
+/**
+ * Faults in the middleware of holdfast/middleware: two handlers of one key run at the same time, or a request keeps
+ * what it should not.
+ */
 
 import type { Mutant } from "./mutants.ts";
 

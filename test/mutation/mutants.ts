@@ -1,6 +1,6 @@
 /**
- * Faults put into the code on purpose, each a change of text that must match exactly once. The simulator or the tests of
- * core must notice every one of them: else they would not notice the same fault made by accident.
+ * Faults put into the code on purpose, each a change of text that must match exactly once. The simulator or the tests
+ * of core must notice every one of them: else they would not notice the same fault made by accident.
  */
 
 import { readFileSync } from "node:fs";
@@ -24,7 +24,10 @@ export interface Mutant {
   readonly file: string;
   readonly find: string;
   readonly replace: string;
-  /** Tests to try if the simulator does not notice; default: those of core. */
+  /**
+   * Tests to try if the simulator does not notice; default: those of core. A program of dist that they start has no
+   * fault.
+   */
   readonly tests?: string;
 }
 
@@ -983,22 +986,20 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "return false;",
     tests: "test/integration/server/run-files.test.ts",
   },
-  ...[
-    {
-      name: "a stopped watchdog that is not continued",
-      find: 'if (state !== "ended") signalGroup(sh, "SIGCONT");',
-      replace: "",
-    },
-    {
-      name: "a signal that is lost with the watchdog that had it",
-      find: "void exited.then(() => performance.now() - sentAt < FORWARD_MS && sendDirectly());",
-      replace: "void [exited, sentAt, FORWARD_MS, sendDirectly];",
-    },
-  ].map((mutant) => ({
-    ...mutant,
+  {
+    name: "a stopped watchdog that is not continued",
     file: "src/cli/commands/run/watchdog.ts",
-    tests: "test/integration/cli/watchdog.test.ts",
-  })),
+    find: '    if (state !== "ended") signalGroup(sh, "SIGCONT");\n',
+    replace: "",
+    tests: "test/integration/cli/stopped-wrapper.test.ts",
+  },
+  {
+    name: "a signal that is lost with the watchdog that had it",
+    file: "src/cli/commands/run/watchdog.ts",
+    find: "void exited.then(() => performance.now() - sentAt < FORWARD_MS && sendDirectly());",
+    replace: "void [exited, sentAt, FORWARD_MS, sendDirectly];",
+    tests: "test/integration/cli/stopped-wrapper.test.ts",
+  },
   ...[
     {
       name: "an outer run that does not wait until the watchdog of a killed nested run has ended",

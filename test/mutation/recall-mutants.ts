@@ -1,4 +1,7 @@
-/** Faults of recall and of cached locks. Those of rare timing have a directed test each: a random run may never meet them. */
+/**
+ * Faults of recall and of cached locks. Those of rare timing have a directed test each: a random run may never meet
+ * them.
+ */
 
 import type { Mutant } from "./mutants.ts";
 

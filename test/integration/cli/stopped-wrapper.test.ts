@@ -25,7 +25,11 @@ const GRACE_MS = 200;
 
 /** Leads its own group and ignores TERM. */
 function startStubbornChild(): ChildProcess & { readonly pid: number } {
-  const child = spawn("sh", ["-c", "trap '' TERM; while sleep 0.05; do :; done"], { detached: true, stdio: "ignore" });
+  return startChild("trap '' TERM; while sleep 0.05; do :; done");
+}
+
+function startChild(script: string): ChildProcess & { readonly pid: number } {
+  const child = spawn("sh", ["-c", script], { detached: true, stdio: "ignore" });
   onCleanup(() => {
     if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
   });
@@ -58,6 +62,8 @@ async function startTestWatchdog(token: string, options: Partial<WatchdogOptions
     runFile: null,
     ...options,
   });
+  // one that a failed test leaves stopped would stay
+  onCleanup(() => (watchdog as Watchdog).dismiss());
   return watchdog as Watchdog;
 }
 
@@ -117,6 +123,32 @@ test("the shell of a watchdog is killed, its timer is not: the timer, which has 
     signal: null,
     text: "the head\n\n\n",
   });
+});
+
+async function waitForShell(): Promise<ProcessId> {
+  return await until(() => watchdogProcesses()[0] ?? null, { within: 15_000, what: "the shell" });
+}
+
+test("a watchdog that was stopped is continued by a signal for the child, and passes it on", async () => {
+  const child = startChild("sleep 60");
+  const watchdog = await startTestWatchdog("4715");
+  watchdog.watch(child.pid);
+  sendSignal(await waitForShell(), "SIGSTOP");
+  watchdog.forwardSignal("SIGTERM", () => undefined);
+  await until(() => child.signalCode === "SIGTERM", { within: 15_000, what: "the end of the child" });
+});
+
+test("a watchdog that was killed a moment before did not pass a signal on: its wrapper must", async () => {
+  const child = startStubbornChild();
+  const watchdog = await startTestWatchdog("4716");
+  watchdog.watch(child.pid);
+  sendSignal(await waitForShell(), "SIGKILL");
+  // in the same turn: its end is not known yet
+  let isLeftToWrapper = false;
+  watchdog.forwardSignal("SIGTERM", () => {
+    isLeftToWrapper = true;
+  });
+  await until(() => isLeftToWrapper, { within: 15_000, what: "the request to send it directly" });
 });
 
 test("the server ends and another one starts: a new watchdog with a connection to it replaces the old one, and ends the child in time, although its wrapper is stopped", async () => {

@@ -42,9 +42,13 @@ export function createShortRunner(): Runner {
 }
 
 /** The conformance suite on a real server, each test with a prefix of its own. */
-export function registerRedisConformance(name: string, driver: (server: RedisServer, prefix: string) => Driver): void {
+export function registerRedisConformance(
+  name: string,
+  driver: (server: RedisServer, prefix: string) => Driver,
+  runner: Runner = { describe, test: leakCheckedTest(test as TestAPI) },
+): void {
   withRedis((server, admin) => {
-    testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, name, {
+    testDriver(runner, name, {
       ...REDIS_SUITE_OPTIONS,
       open: async () => {
         const prefix = randomUUID();

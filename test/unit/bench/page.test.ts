@@ -17,8 +17,8 @@ function createCase(name: string, rest: Partial<BenchCase> = {}): BenchCase {
   return { name, title: `Title of ${name}`, about: "", headline: ["pairs/s"], run, ...rest };
 }
 
-function createRow(contestant: string, ...rates: readonly number[]): Row {
-  return { contestant, figures: { "pairs/s": computeSpread(rates), "p50 us": computeSpread([1]) } };
+function createRow(name: string, ...rates: readonly number[]): Row {
+  return { name, figures: { "pairs/s": computeSpread(rates), "p50 us": computeSpread([1]) } };
 }
 
 function createRun(cases: readonly CaseReport[], date = "2026-01-01T00:00:00.000Z"): Report {
@@ -54,8 +54,8 @@ test("a run replaces the results of its own cases; those that failed keep theirs
   );
   const results = addRun(addRun(NOTHING, first, [a, b, gone]), later, [a, b]);
   expect(results.cases.map(({ name, date, rows }) => [name, date, rows])).toEqual([
-    ["a", "2026-02-02", [{ contestant: "holdfast", cells: ["5"] }]],
-    ["b", "2026-01-01", [{ contestant: "holdfast", cells: ["2 (1..3)"] }]],
+    ["a", "2026-02-02", [{ name: "holdfast", cells: ["5"] }]],
+    ["b", "2026-01-01", [{ name: "holdfast", cells: ["2 (1..3)"] }]],
   ]);
   expect(parseResults(renderResults(results))).toEqual(results);
 });
