@@ -14,6 +14,7 @@ const SERVER_FILES = [
   "proxy/proxied-claims",
   "session/session-registry",
   "storage/durable-log",
+  "storage/journal",
   "storage/write-ahead",
 ];
 
