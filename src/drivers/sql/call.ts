@@ -57,7 +57,10 @@ export interface CallConnection extends Pick<SqlConnection, "query"> {
   readonly remainingMs: number;
 }
 
-/** The share of a call's time after which a server ends its statement: the answer arrives before the client gives the call up. */
+/**
+ * The share of a call's time after which a server ends its statement: the answer arrives before the client gives the
+ * call up.
+ */
 export const ANSWER_IN_TIME = 0.9;
 
 /** What a call does with its connection. With another connection it does it again. */

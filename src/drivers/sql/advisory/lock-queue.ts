@@ -20,7 +20,7 @@ export interface Entry {
 }
 
 /** A lock that a claim has. */
-export interface Hold {
+interface Hold {
   /** The one that has the lock. */
   readonly session: Session;
   readonly grantedAt: number;

@@ -21,8 +21,8 @@ begin
     -- began when it sent the call. NULL in a session that lock_bucket refuses, so no row is found
     set v_now = {lease_now};
     -- Most claims find no other claim in their bucket. One statement is enough: the update locks the row of the bucket,
-    -- checks that the bucket has no claim, and writes this one. Restates the admission rule and restates the token
-    -- rule, for a bucket without claims
+    -- checks that the bucket has no claim, and writes this one. For a bucket without claims this
+    -- restates the admission rule, and restates the token rule
     /*m! set statement innodb_lock_wait_timeout = p_lock_wait for */
     update {buckets} set last_token = last_insert_id(greatest(last_token + 1, v_now)) + p_count - 1, form = 'lone', id = p_id, `key` = p_key,
         permits = p_permits, permit_limit = p_limit, ttl = p_ttl, expires = v_now + p_ttl * 1000, token_count = p_count,
