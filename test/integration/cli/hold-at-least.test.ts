@@ -49,7 +49,9 @@ describe.concurrent("a command that ends before the time is over", () => {
   test("a waiter is granted when the time is over, and no sooner", async () => {
     const start = performance.now();
     expect((await sandbox.run(["run", "tick", "--hold-at-least", "3s", "--", "true"])).code).toBe(0);
-    expect((await sandbox.run(["run", "tick", "-n", "--", "true"])).code).toBe(124);
+    const { code } = await sandbox.run(["run", "tick", "-n", "--", "true"]);
+    // a busy machine may take all of the time to start the two commands
+    if (performance.now() - start < 3_000) expect(code).toBe(124);
     expect((await sandbox.run(["run", "tick", "-w", "60", "--", "true"])).code).toBe(0);
     expect(performance.now() - start).toBeGreaterThan(2_990);
   });
