@@ -67,14 +67,14 @@ export const FENCE_MUTANTS: readonly Mutant[] = [
   {
     ...mysql,
     name: "on MariaDB, readers that do not keep a writer waiting",
-    find: '"and has_shared = 1 lock in share mode"',
-    replace: '"and has_shared = 1"',
+    find: '"lock in share mode", "and has_shared = 1"',
+    replace: '"", "and has_shared = 1"',
   },
   {
     ...mysql,
     name: "on MariaDB, tokens of readers taken from an old snapshot",
-    find: "and token > cast(? as signed) for update",
-    replace: "and token > cast(? as signed)",
+    find: "} for update`,",
+    replace: "}`,",
   },
   {
     ...sqlite,

@@ -34,7 +34,8 @@ import {
 import { encodeLines, LineDecoder } from "../../protocol/lines.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
-import { Heartbeat } from "./heartbeat.ts";
+import type { SilenceLimits } from "./heartbeat.ts";
+import { Heartbeat, silenceLimits } from "./heartbeat.ts";
 import { PendingCalls } from "./pending-calls.ts";
 
 /** How long calls wait for a lost connection. */
@@ -88,6 +89,8 @@ export interface ConnectionListener {
   isNeeded(): boolean;
   /** Must the client send heartbeats even when it has no calls? */
   needsHeartbeat(): boolean;
+  /** The shortest lease that the connection carries; absent: it carries none. */
+  shortestLeaseMs?(): number;
 }
 
 /** One attempt to connect, and what came of it. */
@@ -418,23 +421,26 @@ export class Connection {
 
   /** Over a network: pings the server, so that it keeps the session, and closes the connection if no reply comes. */
   #sendHeartbeat(attempt: Attempt, now: number): void {
-    const maxSilenceMs = this.#maxSilenceMs();
-    if (maxSilenceMs === null) return;
-    const dueAt = this.#heartbeat.nextDueAt(maxSilenceMs, this.#listener.needsHeartbeat());
+    const limits = this.#silenceLimits();
+    if (limits === null) return;
+    const dueAt = this.#heartbeat.nextDueAt(limits, this.#listener.needsHeartbeat());
     if (dueAt === null || now < dueAt) return;
-    if (this.#heartbeat.isDead(now, maxSilenceMs)) {
-      return this.#onClosed(attempt, new Error(`the lock server has not answered for ${Math.round(maxSilenceMs)} ms`));
+    if (this.#heartbeat.isDead(now, limits)) {
+      const silentMs = Math.round(limits.serverMs);
+      return this.#onClosed(attempt, new Error(`the lock server has not answered for ${silentMs} ms`));
     }
+    if (this.#heartbeat.isPingPending) return;
     this.#heartbeat.recordPing(now);
     this.#unsent.push(encodePing(this.#calls.nextId()));
     this.#flush();
   }
 
-  /** The longest allowed silence in either direction; null: no limit. */
-  #maxSilenceMs(): number | null {
+  /** Null: silence ends nothing, or the connection is not used. */
+  #silenceLimits(): SilenceLimits | null {
     const { hello } = this;
     if (hello === null || hello.endsWithConnection) return null;
-    return this.#listener.needsHeartbeat() || this.#calls.size > 0 ? hello.sessionMs / 3 : null;
+    const isUsed = this.#listener.needsHeartbeat() || this.#calls.size > 0;
+    return isUsed ? silenceLimits(hello.sessionMs, this.#listener.shortestLeaseMs?.() ?? hello.sessionMs) : null;
   }
 
   #armTimer(): void {
@@ -460,8 +466,8 @@ export class Connection {
       case "idle":
         return this.#clock.now() < this.#reconnectDeadline ? state.retryAt : null;
       case "connected": {
-        const maxSilenceMs = this.#maxSilenceMs();
-        return maxSilenceMs === null ? null : this.#heartbeat.nextDueAt(maxSilenceMs, this.#listener.needsHeartbeat());
+        const limits = this.#silenceLimits();
+        return limits === null ? null : this.#heartbeat.nextDueAt(limits, this.#listener.needsHeartbeat());
       }
       case "closed":
         return null;

@@ -81,6 +81,8 @@ class ServerDriver implements Driver {
   readonly #claims = new SlotMap<ClaimId, ClaimMemory>();
   /** Live claims that end with the session. */
   #sessionClaimCount = 0;
+  /** Of all claims so far, also of those that have ended. */
+  #shortestLeaseMs = Number.POSITIVE_INFINITY;
   /** Live claims that are not in use here. */
   #idleClaimCount = 0;
   /** null: closed. */
@@ -109,6 +111,7 @@ class ServerDriver implements Driver {
       onPush: (frame) => this.#onPush(frame),
       isNeeded: () => this.#claims.size > this.#idleClaimCount,
       needsHeartbeat: () => this.#sessionClaimCount > 0,
+      shortestLeaseMs: () => this.#shortestLeaseMs,
     });
   }
 
@@ -235,6 +238,7 @@ class ServerDriver implements Driver {
     memory = new ClaimMemory(claim);
     this.#claims.add(claim.id, memory);
     if (claim.ttlMs === "session") this.#sessionClaimCount++;
+    else this.#shortestLeaseMs = Math.min(this.#shortestLeaseMs, claim.ttlMs);
     return memory;
   }
 

@@ -1,11 +1,34 @@
 /** When a heartbeat is due over a network, and when a silent server counts as dead. Pure. */
 
+/** How long either side may be silent, in milliseconds. */
+export interface SilenceLimits {
+  /** The client: then it sends a heartbeat, if it must. */
+  readonly clientMs: number;
+  /** The server, after something was sent to it: then the client pings, and after the same time gives the connection up. */
+  readonly serverMs: number;
+}
+
+/** A server on a busy machine answers later than a sixth of the shortest leases. */
+const MIN_SERVER_SILENCE_MS = 500;
+
+/**
+ * A renewal is sent after a third of a lease. If the network forgets the connection before it, the ping follows at a half of
+ * the lease and a new connection at two thirds, so that the claim is renewed on it before nine tenths, when it would be lost.
+ * @param shortestLeaseMs of the client's claims
+ */
+export function silenceLimits(sessionMs: number, shortestLeaseMs: number): SilenceLimits {
+  const serverMs = Math.max(Math.min(sessionMs, shortestLeaseMs) / 6, MIN_SERVER_SILENCE_MS);
+  return { clientMs: sessionMs / 3, serverMs };
+}
+
 export class Heartbeat {
   #lastSentAt = 0;
   /** When something was first sent since the last line arrived; null: nothing was. */
   #unansweredSince: number | null = null;
   /** When a ping was sent since the last line arrived; null: none was. */
   #pingSentAt: number | null = null;
+  /** Whether the ping was found unanswered before. */
+  #wasOverdue = false;
 
   recordSent(now: number): void {
     this.#lastSentAt = now;
@@ -15,24 +38,35 @@ export class Heartbeat {
   recordReceived(): void {
     this.#unansweredSince = null;
     this.#pingSentAt = null;
+    this.#wasOverdue = false;
   }
 
   recordPing(now: number): void {
     this.#pingSentAt ??= now;
   }
 
-  /** Has a ping gone unanswered for that long? */
-  isDead(now: number, maxSilenceMs: number): boolean {
-    return this.#pingSentAt !== null && now >= this.#pingSentAt + maxSilenceMs;
+  get isPingPending(): boolean {
+    return this.#pingSentAt !== null;
+  }
+
+  /**
+   * Has the ping gone unanswered for that long? Not when that is found for the first time: if this process itself was
+   * stopped or busy, the answer is there, and is read before the next call of this.
+   */
+  isDead(now: number, { serverMs }: SilenceLimits): boolean {
+    if (this.#pingSentAt === null || now < this.#pingSentAt + serverMs) return false;
+    const wasOverdue = this.#wasOverdue;
+    this.#wasOverdue = true;
+    return wasOverdue;
   }
 
   /**
    * When to ping, or when the pending ping times out; null: neither is needed.
    * @param mustSend the client must send heartbeats even when it has no calls
    */
-  nextDueAt(maxSilenceMs: number, mustSend: boolean): number | null {
-    if (this.#pingSentAt !== null) return this.#pingSentAt + maxSilenceMs;
-    const answerDueAt = this.#unansweredSince === null ? null : this.#unansweredSince + maxSilenceMs;
-    return mustSend ? Math.min(this.#lastSentAt + maxSilenceMs, answerDueAt ?? Number.POSITIVE_INFINITY) : answerDueAt;
+  nextDueAt({ clientMs, serverMs }: SilenceLimits, mustSend: boolean): number | null {
+    if (this.#pingSentAt !== null) return this.#pingSentAt + serverMs;
+    const answerDueAt = this.#unansweredSince === null ? null : this.#unansweredSince + serverMs;
+    return mustSend ? Math.min(this.#lastSentAt + clientMs, answerDueAt ?? Number.POSITIVE_INFINITY) : answerDueAt;
   }
 }

@@ -1,5 +1,8 @@
 /** The lock server, or the store behind it, loses a lock while a client is cut off (test/support/stores/connection-breaks.ts). */
 
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { createLocks } from "../../../src/client/locks.ts";
 import { lockServer } from "../../../src/drivers/server/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { cleanUpAfterEach, startServer } from "../../support/server-fixture.ts";
@@ -30,4 +33,25 @@ testConnectionBreaks("the lock server", async (): Promise<BreakableStore> => {
     },
     close: () => proxy.close(),
   };
+});
+
+// The network forgets the connection, as a load balancer or address translation does; new ones work.
+test("locks outlive a connection that went silent, with short leases and longer ones", async () => {
+  const server = await startServer({ listen: "holdfast://127.0.0.1:0" });
+  const endpoint = { host: "127.0.0.1", port: Number(server.addresses[0]?.split(":").at(-1)) };
+  const other = createLocks(lockServer(endpoint));
+  const holdThroughSilence = async (seconds: number): Promise<void> => {
+    await using proxy = await tcpProxy(endpoint);
+    const locks = createLocks(lockServer(proxy.address as typeof endpoint));
+    const lock = await locks.acquire(`${seconds}`, { ttl: `${seconds}s` });
+    const waiting = other.acquire(`${seconds}`);
+    proxy.silence();
+    await delay(1_200 * seconds);
+    lock.throwIfLost();
+    expect(await lock.release()).toBe(true);
+    expect((await waiting).token).toBeGreaterThan(lock.token);
+    await locks.close();
+  };
+  await Promise.all([3, 6, 9].map(holdThroughSilence));
+  await other.close();
 });

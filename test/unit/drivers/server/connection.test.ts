@@ -12,7 +12,12 @@ function createWorld(options: Partial<ConnectionOptions> = {}) {
   const attempts: Attempt[] = [];
   const clock = new FakeClock();
   const pushes: unknown[] = [];
-  const state = { isNeeded: false, losses: 0, previousRunIds: [] as (string | null)[] };
+  const state = {
+    isNeeded: false,
+    losses: 0,
+    previousRunIds: [] as (string | null)[],
+    shortestLeaseMs: Number.POSITIVE_INFINITY,
+  };
   const connection = new Connection(
     {
       connector: {
@@ -48,6 +53,7 @@ function createWorld(options: Partial<ConnectionOptions> = {}) {
       onPush: (frame) => void pushes.push(frame),
       isNeeded: () => state.isNeeded,
       needsHeartbeat: () => false,
+      shortestLeaseMs: () => state.shortestLeaseMs,
     },
   );
   const call = (): Promise<unknown> => {
@@ -243,4 +249,46 @@ test("half a line of a transport that has ended is not continued by the next one
   expect(attempts[1]?.isClosed).toBe(false);
   send(attempts[1], ["run1", ["ok", 2, "done"]]);
   expect(await reply).toBe("done");
+});
+
+/** Over a network silence ends a connection. */
+const NETWORK_HELLO = { hello: { ...HELLO.hello, endsWithConnection: false } };
+
+test.each([
+  [30_000, 5_000],
+  [6_000, 1_000],
+  [1_000, 500],
+])(
+  "a lease of %i ms is renewed on a new connection before it ends: silence ends one after two times %i ms",
+  async (leaseMs, silentMs) => {
+    const { attempts, clock, state, call } = createWorld();
+    state.shortestLeaseMs = leaseMs;
+    call();
+    send(attempts[0], NETWORK_HELLO);
+    await flushEventLoop();
+    const count = attempts[0]?.written.length ?? 0;
+    await clock.advance(silentMs - 1);
+    expect(attempts[0]?.written).toHaveLength(count);
+    await clock.advance(1);
+    expect(attempts[0]?.written.slice(count).join("")).toContain("ping");
+    await clock.advance(silentMs - 1);
+    expect(state.losses).toBe(0);
+    await clock.advance(1);
+    expect(state.losses).toBe(1);
+    // a third of the lease had passed before the renewal was sent
+    if (leaseMs >= 6_000) expect(leaseMs / 3 + 2 * silentMs).toBeLessThan(0.9 * leaseMs);
+  },
+);
+
+test("an answer that this process was too busy to read is read before the connection counts as silent", async () => {
+  const { attempts, clock, state, call } = createWorld();
+  const reply = call();
+  send(attempts[0], NETWORK_HELLO);
+  await clock.advance(5_000);
+  // the timer fires late, and what the server has answered is read after it
+  clock.jump(60_000);
+  setImmediate(() => send(attempts[0], ["run1", ["ok", 1, "answer"]]));
+  await clock.advance(10_000);
+  expect(state.losses).toBe(0);
+  expect(await reply).toBe("answer");
 });

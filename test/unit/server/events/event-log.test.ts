@@ -188,7 +188,13 @@ test("any number of subscribers is served in time slices between requests, each 
     uptime: () => now,
     timer(onTimer) {
       run = onTimer;
-      return { set: (time) => void (runsAt = time ?? Number.POSITIVE_INFINITY), keepAlive: () => undefined, stop: () => undefined };
+      return {
+        set: (time) => {
+          runsAt = time ?? Number.POSITIVE_INFINITY;
+        },
+        keepAlive: () => undefined,
+        stop: () => undefined,
+      };
     },
   };
   const eventLog = new EventLog({ clock, capacity: 8 });
