@@ -263,7 +263,7 @@ test.each([
   async (leaseMs, silentMs) => {
     const { attempts, clock, state, call } = createWorld();
     state.shortestLeaseMs = leaseMs;
-    call();
+    void call();
     send(attempts[0], NETWORK_HELLO);
     await flushEventLoop();
     const count = attempts[0]?.written.length ?? 0;
