@@ -317,8 +317,17 @@ function createSocketConnector(tls: TlsOptions | undefined): ServerConnector {
   if (typeof tls === "object") validateTls(tls);
   return (address, events) => {
     const connectedEvent = tls === undefined ? "connect" : "secureConnect";
-    return createSocketTransport(openSocket(address, tls), events, (error) => error, connectedEvent);
+    return createSocketTransport(openSocket(address, tls), events, toHandshakeError, connectedEvent);
   };
+}
+
+/** The text of OpenSSL names its source code, and goes over two lines; what the other side says of the client is in the reason. */
+function toHandshakeError(error: Error): Error {
+  const { reason, code } = error as Error & { readonly reason?: string; readonly code?: string };
+  const [, alert] = /alert (.+)$/.exec(reason ?? "") ?? [];
+  if (alert === undefined) return error;
+  const remedy = alert.includes("cert") ? ": see whether the client's certificate is valid and signed by its CA" : "";
+  return Object.assign(new Error(`the server refused the TLS connection (${alert})${remedy}`), { code });
 }
 
 function validateTls(options: TlsConnectionOptions): void {
