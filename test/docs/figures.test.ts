@@ -15,7 +15,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     ["the longest lease requested before, at most {}", "server/storage/write-ahead.ts MAX_UNJOURNALED_MS"],
     [
       "This recovery takes at most the longest lease requested before: {} by default, never more than {}.",
-      "server/local/startup.ts DEFAULT_LEASE_MS",
+      "server/local/startup-plan.ts DEFAULT_LEASE_MS",
       "server/storage/write-ahead.ts MAX_UNJOURNALED_MS",
     ],
     ["of the address that has the most | {} |", "server/connection/connection-limiter.ts MAX_UNAUTHENTICATED"],
@@ -224,12 +224,12 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     ["are rechecked every 25 to {}.", "drivers/sql/driver.ts longMs"],
     ["| `connectTimeout` | {} |", "drivers/connect-timeout.ts connectTimeout"],
     ["| `commandTimeoutMs` | {} |", "drivers/sql/options.ts DEFAULT_COMMAND_TIMEOUT_MS"],
-    ["further waiting claims ask every {} |", "drivers/sql/advisory/driver.ts POLL_MS"],
+    ["further waiting claims ask every {} |", "drivers/sql/advisory/own-claims.ts POLL_MS"],
   ],
   "docs/reference/api/mysql.md": [
     ["| `connectTimeout` | {} |", "drivers/connect-timeout.ts connectTimeout"],
     ["| `commandTimeoutMs` | {} |", "drivers/sql/options.ts DEFAULT_COMMAND_TIMEOUT_MS"],
-    ["further waiting claims ask every {} |", "drivers/sql/advisory/driver.ts POLL_MS"],
+    ["further waiting claims ask every {} |", "drivers/sql/advisory/own-claims.ts POLL_MS"],
   ],
   "docs/reference/api/sqlite.md": [
     ["| `connectTimeout` | {} |", "drivers/connect-timeout.ts connectTimeout"],
@@ -285,7 +285,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
   "docs/guide/advisory-locks.md": [
     ["but each wait begins again every {},", "drivers/sql/advisory/dialect.ts WAIT_MS"],
     ["At most {} (`maxWaitConnections`)", "drivers/sql/advisory/options.ts DEFAULT_MAX_WAIT_CONNECTIONS"],
-    ["further claims ask again every {}.", "drivers/sql/advisory/driver.ts POLL_MS"],
+    ["further claims ask again every {}.", "drivers/sql/advisory/own-claims.ts POLL_MS"],
     ["after `sessionMs` (default {}) without a statement", "drivers/sql/advisory/options.ts DEFAULT_SESSION_MS"],
   ],
   "docs/guide/zookeeper.md": [
@@ -357,7 +357,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     ["each start pauses for {} (", "server/storage/write-ahead.ts MAX_UNJOURNALED_MS"],
     ["a lease over {} is refused", "server/storage/write-ahead.ts MAX_UNJOURNALED_MS"],
     ["every lease that is longer than {} or detached", "server/storage/write-ahead.ts MAX_UNJOURNALED_MS"],
-    ["A start reserves {} in advance", "server/local/startup.ts DEFAULT_LEASE_MS"],
+    ["A start reserves {} in advance", "server/local/startup-plan.ts DEFAULT_LEASE_MS"],
   ],
   "docs/guide/quick-start.md": [
     ["renewed while held. Default: {}", "client/options.ts ttl"],
