@@ -340,6 +340,31 @@ test("a bundle split into chunks loads no store that the program does not use", 
   expect(bytes).toBeLessThan(172_000);
 });
 
+// About 58 kB of it are the scripts, which are not minified: their errors name their lines.
+test("a minified bundle of locks on Redis is no larger than 205 kB", async () => {
+  const { outputFiles } = await build({
+    absWorkingDir: project,
+    stdin: {
+      contents: `
+        import { createLocks } from "holdfast";
+        import { redis } from "holdfast/redis";
+        export default (client) => createLocks(redis(client));`,
+      resolveDir: project,
+    },
+    write: false,
+    bundle: true,
+    minify: true,
+    platform: "node",
+    format: "esm",
+    packages: "bundle",
+    external: ["ioredis", "redis", "iovalkey"],
+    logLevel: "silent",
+  });
+  const bytes = outputFiles[0]?.contents.length ?? 0;
+  expect(bytes).toBeGreaterThan(100_000);
+  expect(bytes).toBeLessThan(205_000);
+});
+
 /** A directory, and so a server, of its own. */
 function packageFiles(name: string): { HOLDFAST_DIR: string } {
   return { HOLDFAST_DIR: join(sandbox.folder, `${name}-${relative("/", project)}`.replaceAll("/", "-")) };
