@@ -1,17 +1,8 @@
 import type { TestSpecification } from "vitest/node";
 import { BaseSequencer } from "vitest/node";
 
-/**
- * Parts of paths. Their tests stand elsewhere, or take long for their length. The pairs of faults (nemesis) are not among them:
- * they keep both cores busy, and would begin beside five leaders and the processes that must end within two seconds.
- */
-const LONG_FILES = [
-  "/test/conformance/",
-  "/test/leader/",
-  "/bonus-example.test.ts",
-  "/redis/queue-fuzz.test.ts",
-  "/simulation/quorum/",
-];
+/** Parts of paths. Their tests stand elsewhere, or take long for their length. */
+const LONG_FILES = ["/test/conformance/", "/bonus-example.test.ts", "/redis/queue-fuzz.test.ts", "/simulation/quorum/"];
 
 /**
  * Without a cache of durations, as in a fresh clone, Vitest starts with the largest file. Small files that take long would be begun

@@ -113,9 +113,12 @@ export const SUITES: readonly Suite[] = [
   },
   {
     name: "fault-injection",
-    tests: ["test/fault-injection/", "test/leader/"],
-    requires: [...STORES, "bindfs"],
+    tests: ["test/fault-injection/"],
+    excludes: ["test/fault-injection/nemesis/"],
+    requires: ["bindfs"],
   },
+  { name: "leader", tests: ["test/leader/"], requires: [...STORES] },
+  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis"] },
 ];
 
 function sqlSuite(store: (typeof SQL_STORES)[number], requires: readonly Requirement[]): Suite {
