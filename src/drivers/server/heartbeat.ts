@@ -13,7 +13,8 @@ const MIN_SERVER_SILENCE_MS = 500;
 
 /**
  * A renewal is sent after a third of a lease. If the network forgets the connection before it, the ping follows at a half of
- * the lease and a new connection at two thirds, so that the claim is renewed on it before nine tenths, when it would be lost.
+ * the lease and a new connection at two thirds, so that the claim is renewed on it before nine tenths, when it would be
+ * lost (decision 0085).
  * @param shortestLeaseMs of the client's claims
  */
 export function silenceLimits(sessionMs: number, shortestLeaseMs: number): SilenceLimits {
