@@ -66,6 +66,12 @@ export const FENCE_MUTANTS: readonly Mutant[] = [
   },
   {
     ...mysql,
+    name: "on MariaDB, a fence that obeys the session's limit of rows",
+    find: 'const ONE_ROW = "limit 1";',
+    replace: 'const ONE_ROW = "";',
+  },
+  {
+    ...mysql,
     name: "on MariaDB, readers that do not keep a writer waiting",
     find: '"lock in share mode", "and has_shared = 1"',
     replace: '"", "and has_shared = 1"',

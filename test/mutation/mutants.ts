@@ -592,6 +592,27 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/integration/server/write-ahead.test.ts",
   },
   {
+    name: "a silent connection to the lock server that is left when the lease has nearly ended",
+    file: "src/drivers/server/heartbeat.ts",
+    find: "Math.min(sessionMs, shortestLeaseMs) / 6",
+    replace: "Math.min(sessionMs, shortestLeaseMs) / 3",
+    tests: "test/unit/drivers/server/connection.test.ts",
+  },
+  {
+    name: "a connection that is left by a process that was too busy to read the answer",
+    file: "src/drivers/server/heartbeat.ts",
+    find: "    return wasOverdue;",
+    replace: "    return wasOverdue || true;",
+    tests: "test/unit/drivers/server/connection.test.ts",
+  },
+  {
+    name: "subscribers to events that get a tenth of the server's time",
+    file: "src/server/events/event-log.ts",
+    find: "this.#schedule(this.#slicer.idleUntil)",
+    replace: "this.#schedule(this.#clock.now() + BATCH_DELAY_MS)",
+    tests: "test/unit/server/events/event-log.test.ts",
+  },
+  {
     name: "a reply that counts although its transport has ended",
     file: "src/drivers/server/connection.ts",
     find: "    if (attempt !== this.#attempt) return;\n    try {",

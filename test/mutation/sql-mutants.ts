@@ -4,6 +4,13 @@ import type { Mutant } from "./mutants.ts";
 
 export const SQL_MUTANTS: readonly Mutant[] = [
   {
+    name: "on PostgreSQL, calls as another user whom a session was left with",
+    file: "src/drivers/sql/postgres/plain-transaction.ts",
+    find: "set local session authorization default;\n",
+    replace: "",
+    tests: "test/integration/postgres/session-settings.test.ts",
+  },
+  {
     name: "on databases, an answer that came late taken for the end of a claim that was repeated",
     file: "src/drivers/sql/unsent-claims.ts",
     find: "calls.openCount === 0 && (isAnswered || !calls.isSent)",
