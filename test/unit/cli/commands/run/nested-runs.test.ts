@@ -79,18 +79,20 @@ test.each(["SIGKILL", "SIGSTOP"] as const)(
   "a command whose wrapper and watchdog got %s keeps each run around it, until it ends, and gets its signals",
   async (name) => {
     const { wrapper, watchdog } = await startPair();
-    const [program, ...args] = withProcessId(["sh", "-c", "sleep 60 & echo $!; wait"], {
+    const [program, ...args] = withProcessId(["sh", "-c", "sleep 60 & echo background $!; wait"], {
       HOLDFAST_REFERENCE: REFERENCE,
     });
     const start = readStartTime("self") as string;
-    const launcher = `${[program, ...args].map((word) => `'${word}'`).join(" ")} & echo $!`.replaceAll(start, "0");
+    const launcher = `${[program, ...args].map((word) => `'${word}'`).join(" ")} & echo a command $!`.replaceAll(start, "0");
     const shell = spawn("sh", ["-c", launcher], { stdio: ["ignore", "pipe", "inherit"] });
     const lines: string[] = [];
     shell.stdout.on("data", (chunk: Buffer) => lines.push(...chunk.toString().trim().split("\n")));
     await until(() => lines.length === 2, { within: 10_000, what: "the command" });
     process.kill(watchdog, name);
     await kill(wrapper);
-    const processes = lines.map((line) => ({ pid: Number(line), start: readStartTime(Number(line)) as string }));
+    // in either order
+    const pids = lines.sort().map((line) => Number(line.split(" ").at(-1)));
+    const processes = pids.map((pid) => ({ pid, start: readStartTime(pid) as string }));
     onTestFinished(() => {
       for (const { pid } of processes) if (readStartTime(pid) !== null) process.kill(pid, "SIGKILL");
     });
