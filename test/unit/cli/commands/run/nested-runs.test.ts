@@ -83,7 +83,10 @@ test.each(["SIGKILL", "SIGSTOP"] as const)(
       HOLDFAST_REFERENCE: REFERENCE,
     });
     const start = readStartTime("self") as string;
-    const launcher = `${[program, ...args].map((word) => `'${word}'`).join(" ")} & echo a command $!`.replaceAll(start, "0");
+    const launcher = `${[program, ...args].map((word) => `'${word}'`).join(" ")} & echo a command $!`.replaceAll(
+      start,
+      "0",
+    );
     const shell = spawn("sh", ["-c", launcher], { stdio: ["ignore", "pipe", "inherit"] });
     const lines: string[] = [];
     shell.stdout.on("data", (chunk: Buffer) => lines.push(...chunk.toString().trim().split("\n")));
