@@ -599,10 +599,17 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/unit/drivers/server/connection.test.ts",
   },
   {
+    name: "a slow server whose connections are all left before their first answer",
+    file: "src/drivers/server/heartbeat.ts",
+    find: "2 ** this.#givenUp",
+    replace: "1",
+    tests: "test/unit/drivers/server/connection.test.ts",
+  },
+  {
     name: "a connection that is left by a process that was too busy to read the answer",
     file: "src/drivers/server/heartbeat.ts",
-    find: "    return wasOverdue;",
-    replace: "    return wasOverdue || true;",
+    find: "if (!this.#wasOverdue) {",
+    replace: "if (false) {",
     tests: "test/unit/drivers/server/connection.test.ts",
   },
   {

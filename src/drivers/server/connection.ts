@@ -35,7 +35,7 @@ import { encodeLines, LineDecoder } from "../../protocol/lines.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 import type { SilenceLimits } from "./heartbeat.ts";
-import { Heartbeat, silenceLimits } from "./heartbeat.ts";
+import { Heartbeat } from "./heartbeat.ts";
 import { PendingCalls } from "./pending-calls.ts";
 
 /** How long calls wait for a lost connection. */
@@ -262,7 +262,7 @@ export class Connection {
     try {
       const lines = attempt.decoder.push(chunk);
       if (lines.length === 0) return;
-      this.#heartbeat.recordReceived();
+      this.#heartbeat.recordReceived(this.#clock.now());
       for (const line of lines) {
         if (this.#state.status === "connecting") this.#onHello(attempt, decodeServerHello(line));
         else if (this.#state.status === "connected") this.#onFrames(line, this.#state.hello.runId);
@@ -282,8 +282,7 @@ export class Connection {
     this.#failures = 0;
     this.#opening?.resolve(hello);
     this.#opening = null;
-    // silence on an earlier transport says nothing about this one
-    this.#heartbeat.recordReceived();
+    this.#heartbeat.recordConnected();
     this.#listener.onConnected(hello, previousRunId);
     for (const frame of unsent) this.#unsent.push(frame);
     this.#flush();
@@ -425,7 +424,7 @@ export class Connection {
     if (limits === null) return;
     const dueAt = this.#heartbeat.nextDueAt(limits, this.#listener.needsHeartbeat());
     if (dueAt === null || now < dueAt) return;
-    if (this.#heartbeat.isDead(now, limits)) {
+    if (this.#heartbeat.giveUp(now, limits)) {
       const silentMs = Math.round(limits.serverMs);
       return this.#onClosed(attempt, new Error(`the lock server has not answered for ${silentMs} ms`));
     }
@@ -440,7 +439,9 @@ export class Connection {
     const { hello } = this;
     if (hello === null || hello.endsWithConnection) return null;
     const isUsed = this.#listener.needsHeartbeat() || this.#calls.size > 0;
-    return isUsed ? silenceLimits(hello.sessionMs, this.#listener.shortestLeaseMs?.() ?? hello.sessionMs) : null;
+    return isUsed
+      ? this.#heartbeat.limits(hello.sessionMs, this.#listener.shortestLeaseMs?.() ?? hello.sessionMs)
+      : null;
   }
 
   #armTimer(): void {

@@ -81,7 +81,7 @@ class ServerDriver implements Driver {
   readonly #claims = new SlotMap<ClaimId, ClaimMemory>();
   /** Live claims that end with the session. */
   #sessionClaimCount = 0;
-  /** Of all claims so far, also of those that have ended. */
+  /** Of all claims since there was none, also of those that have ended. */
   #shortestLeaseMs = Number.POSITIVE_INFINITY;
   /** Live claims that are not in use here. */
   #idleClaimCount = 0;
@@ -249,6 +249,7 @@ class ServerDriver implements Driver {
     this.#claims.delete(id);
     if (memory.claim.ttlMs === "session") this.#sessionClaimCount--;
     if (memory.isIdle) this.#idleClaimCount--;
+    if (this.#claims.size === 0) this.#shortestLeaseMs = Number.POSITIVE_INFINITY;
     this.#connection.updateDemand();
   }
 

@@ -261,7 +261,7 @@ const NETWORK_HELLO = { hello: { ...HELLO.hello, endsWithConnection: false } };
 test.each([
   [30_000, 5_000],
   [6_000, 1_000],
-  [1_000, 500],
+  [1_000, 600],
 ])(
   "a lease of %i ms is renewed on a new connection before it ends: silence ends one after two times %i ms",
   async (leaseMs, silentMs) => {
@@ -298,4 +298,34 @@ test("an answer that this process was too busy to read is read before the connec
   await clock.advance(10_000);
   expect(state.losses).toBe(0);
   expect(await reply).toBe("answer");
+});
+
+test("a server that answers later than that costs one connection: the next one is given twice the time, until an answer is quick", async () => {
+  const { attempts, clock, state, call } = createWorld();
+  state.isNeeded = true;
+  state.shortestLeaseMs = 1_000;
+  let callId = 0;
+  /** The answer comes after this time; false: the connection was given up before. */
+  const exchange = async (ms: number): Promise<boolean> => {
+    const losses = state.losses;
+    void call();
+    callId++;
+    await flushEventLoop();
+    await clock.advance(ms);
+    if (state.losses > losses) return false;
+    // the pings have numbers, too: what is answered does not matter
+    send(attempts.at(-1), ["run1"]);
+    return true;
+  };
+  void call();
+  send(attempts[0], NETWORK_HELLO);
+  send(attempts[0], ["run1"]);
+  expect(await exchange(1_300)).toBe(false);
+  await clock.advance(2_000);
+  send(attempts.at(-1), NETWORK_HELLO);
+  for (const _ of [1, 2, 3]) expect(await exchange(1_300)).toBe(true);
+  expect(await exchange(500)).toBe(true);
+  expect(await exchange(1_300)).toBe(false);
+  expect(attempts.length).toBeGreaterThan(1);
+  expect(callId).toBe(6);
 });
