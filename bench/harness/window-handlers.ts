@@ -40,7 +40,8 @@ export function createWindowHandlers(name: string, address: string, open: () => 
     look: (): WindowSample => current().look(),
     finish: (withinMs: number): Promise<WindowResult> => current().finish(withinMs),
     /**
-     * Takes a key and says when it was granted; `give` says when it was given back. On the machine's monotonic clock.
+     * `take` acquires a key and returns the time of the grant; `give` releases it and returns the time. Both are of the
+     * machine's monotonic clock.
      */
     take: async (key: string): Promise<number> => {
       held = await (await open()).acquire(key);

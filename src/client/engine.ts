@@ -31,7 +31,7 @@ import { StoreMonitor } from "./store-monitor.ts";
  * due every third of a lease. Two claims that are renewed at other times meet after at most one renewal, since one of
  * them is due within half of that interval, a sixth of the lease, when the other is. (A driver may only look while more
  * than seven eighths of a lease remain; these have less.) Rechecks and retries are due more often, and would pull
- * renewals forward again and again: only what is due soon joins them.
+ * renewals forward again and again: only calls that are due soon join them.
  */
 const WITH_RENEWAL: EarlyRun = { withinMs: 5_000, leaseShare: 1 / (2 * RENEWALS_PER_LEASE) };
 const WITH_RECHECK: EarlyRun = { withinMs: 1_000, leaseShare: 1 / 24 };

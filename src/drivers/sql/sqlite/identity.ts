@@ -1,8 +1,8 @@
 /**
  * Compares a database with the one that was used before (option guardDataLoss). Its identity row names the file, and a
- * number that every write of a guarded client raises. The file tells a copy of the database, and one that was created
- * anew. The number tells, to processes that have seen a higher one, that an older state was put back into the file:
- * their own commits are missing.
+ * number that every write of a guarded client raises. By the file a process recognizes a copy of the database, and a
+ * new database. By the number, if it is lower than one that the process has seen, it recognizes that an older state was
+ * put back into the file: its own commits are missing.
  *
  * A restart loses nothing, so it costs no grace period.
  */

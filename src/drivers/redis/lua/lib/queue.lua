@@ -221,8 +221,8 @@ local function addToSet(queue, entry, claim)
   queue.first, queue.isMiscounted = queue.first and math.min(queue.first, claim.expires), false
 end
 
---- The holder in thin form whose record is about to be replaced. If its lease has ended it is told so for one ttl; but
---- not in a grace period, in which it may restore its claim: the store may have missed its renewals.
+--- The holder in thin form whose record is about to be replaced. If its lease has ended, its calls are answered so for
+--- one ttl; but not in a grace period, in which it may restore its claim: the store may have missed its renewals.
 local function dropHolder(queue)
   local holder = queue.holder
   queue.holder = nil
