@@ -12,6 +12,7 @@ import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { withHeldTokens } from "../../support/held-tokens.ts";
+import { stopProcess } from "../../support/processes/process-tree.ts";
 import { expectHeld } from "../../support/server-fixture.ts";
 import type { LossScenario } from "../../support/stores/data-loss-scenario.ts";
 import {
@@ -248,7 +249,7 @@ withPostgres((server) => {
         async backUp() {
           await until(hasCaughtUp, { within: 20_000, what: "the tables on the standby" });
           const [sender] = await server().query("select pid::int from pg_stat_replication");
-          process.kill(Number(sender?.pid), "SIGSTOP");
+          stopProcess(Number(sender?.pid));
         },
         async lose() {
           await server().crash();

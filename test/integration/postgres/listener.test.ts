@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest"
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import { createLocks } from "../../../src/index.ts";
 import { makeClaim } from "../../support/claims.ts";
+import { stopProcess } from "../../support/processes/process-tree.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
@@ -153,7 +154,7 @@ withPostgres((server) => {
       await waiter.driver.claim(waiting);
       await until(() => waiter.missed() === 1, { within: 5_000, what: "the verified connection" });
       const [row] = await fixture.database.query(`select pid::int ${LISTENERS}`);
-      process.kill(Number(row?.pid), "SIGSTOP");
+      stopProcess(Number(row?.pid));
       try {
         // it is silent for 5 s, and its probe is lost for 2 s; renewals tell that the claim still waits
         await until(

@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { makeClaim } from "../../support/claims.ts";
+import { stopProcess } from "../../support/processes/process-tree.ts";
 import { toReleases } from "../../support/releases.ts";
 import { failOver } from "../../support/stores/lost-releases.ts";
 import type { PostgresStandby } from "../../support/stores/postgres.ts";
@@ -37,7 +38,7 @@ withPostgres((server) => {
     const lock = await one.acquire("key");
     await until(async () => (await countClaims()) === 1, { within: 10_000, what: "the claim on the standby" });
     const [sender] = await server().query("select pid::int from pg_stat_replication");
-    process.kill(Number(sender?.pid), "SIGSTOP");
+    stopProcess(Number(sender?.pid));
     expect(await lock.release()).toBe(true);
 
     await failOver(proxy, [one], async () => {
@@ -61,7 +62,7 @@ withPostgres((server) => {
     });
     // no commit is sent to it any more: as if it were far behind when the primary fails
     const [sender] = await server().query("select pid::int from pg_stat_replication");
-    process.kill(Number(sender?.pid), "SIGSTOP");
+    stopProcess(Number(sender?.pid));
     const lostAnswer = await driver.claim(lost);
     if (copiedAnswer.state !== "held" || lostAnswer.state !== "held") throw new Error("not held");
     await server().crash();

@@ -11,6 +11,7 @@ import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import { testDriver } from "../../client/suite.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
+import { stopProcess } from "../../support/processes/process-tree.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { Ensemble, ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startEnsemble } from "../../support/stores/zookeeper.ts";
@@ -203,7 +204,7 @@ test("a server that has lost its leader renews nothing: it answers reads and pin
   const zk = new ZooKeeper({ servers: [address] });
   await zk.open();
   try {
-    process.kill(leader.pid, "SIGSTOP");
+    stopProcess(leader.pid);
     let outcome = "not settled";
     driver.renew([claim]).then(
       ([answer]) => {

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { CertificateFiles } from "../certificates.ts";
 import { freePort } from "../free-port.ts";
+import { signalChild } from "../processes/process-tree.ts";
 import { until } from "../until.ts";
 import { installRedis, killAndCheckLog, startRedisProcess, throwOnViolations, tlsArguments } from "./redis.ts";
 import { inspectRedisServer } from "./redis-inspector.ts";
@@ -186,7 +187,7 @@ function createCluster(nodes: readonly ClusterNode[], masters: number, folder: s
       nodeAt(index).child = await nodeAt(index).restarted();
       deadNodes.delete(index);
     },
-    signal: (index, name) => void nodeAt(index).child.kill(name),
+    signal: (index, name) => signalChild(nodeAt(index).child, name),
     async stop() {
       const violations: string[] = [];
       for (const { port, admin, child } of nodes) {

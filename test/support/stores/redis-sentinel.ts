@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { CertificateFiles } from "../certificates.ts";
 import { freePort } from "../free-port.ts";
+import { signalChild } from "../processes/process-tree.ts";
 import { until } from "../until.ts";
 import {
   hasEnded,
@@ -116,7 +117,7 @@ export async function startRedisSentinels(
       servers[server] = await startServer(server as 0 | 1);
     },
     hasEnded: (server) => hasEnded(servers[server] as ChildProcess),
-    signal: (server, name) => void servers[server]?.kill(name),
+    signal: (server, name) => signalChild(servers[server] as ChildProcess, name),
     async failOver() {
       try {
         return (await sentinels[0]?.link.call("SENTINEL", "FAILOVER", "mymaster")) === "OK";

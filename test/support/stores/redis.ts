@@ -9,6 +9,7 @@ import { join } from "node:path";
 import type { CertificateFiles } from "../certificates.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { freePort } from "../free-port.ts";
+import { signalChild } from "../processes/process-tree.ts";
 import { until } from "../until.ts";
 import { inspectRedisServer } from "./redis-inspector.ts";
 
@@ -55,7 +56,7 @@ export async function startRedis(
       await killAndCheckLog(child);
       child = await startRedisProcess(folder, port, settings, environment);
     },
-    signal: (name) => void child.kill(name),
+    signal: (name) => signalChild(child, name),
     stop,
   };
 }
