@@ -323,8 +323,22 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "on MariaDB, calls that fail by the settings of their session",
     file: "src/drivers/sql/mysql/dialect.ts",
-    find: "CALL_SETTINGS} call {",
+    find: "settingsOfCall(procedure)} call {",
     replace: "'/* ?,?,? */'} call {",
+    tests: "test/integration/mysql/leaked-settings.test.ts",
+  },
+  {
+    name: "on MariaDB, a claim behind others that fails by the settings of its session",
+    file: "src/drivers/sql/mysql/sql/claim.sql",
+    find: "{row_settings} call",
+    replace: "call",
+    tests: "test/integration/mysql/leaked-settings.test.ts",
+  },
+  {
+    name: "on MariaDB, a release of several claims that fails by the settings of its session",
+    file: "src/drivers/sql/mysql/sql/release.sql",
+    find: "{row_settings} call",
+    replace: "call",
     tests: "test/integration/mysql/leaked-settings.test.ts",
   },
   // --- the rest

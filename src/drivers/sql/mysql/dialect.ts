@@ -30,6 +30,7 @@ import type {
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { BUCKET_COUNT, toBucket, toOneBucket } from "../schema.ts";
 import { createServerDialect } from "../server-dialect.ts";
+import { settingsOfCall } from "./call-settings.ts";
 import { diagnose } from "./diagnostics.ts";
 import { breaksConnection, explainError, isReadOnlyError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
 import { expandStatement } from "./migration.ts";
@@ -44,14 +45,6 @@ const MAX_BIGINT = 2n ** 63n - 1n;
 /** No byte of UTF-8 is so high. */
 const ABOVE_ALL_KEYS: Uint8Array = Buffer.from([0xff]);
 
-/**
- * Settings of the session, for one call, on MariaDB: whatever another user of the pool has set, a call ends before its
- * client gives it up, and does not fail by a time-out, by a limit of rows to examine, or by one of the bytes by which
- * rows are sorted. Without the two checks an insert into an empty table locks all of it. In a time zone with daylight
- * saving the local time of the clock (clock.ts) would be ambiguous for an hour.
- */
-const CALL_SETTINGS =
-  "/*M! set statement max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1,time_zone='+00:00' for */";
 /** 0 would mean no limit. */
 const LEAST_SECONDS = 0.001;
 
@@ -277,7 +270,7 @@ class MysqlSession implements DialectSession {
     let text = this.#texts.get(procedure);
     if (text === undefined) {
       const placeholders = values.map(() => "?").join(",");
-      text = expandStatement(`${CALL_SETTINGS} call {${procedure}}(${placeholders})`, this.#location);
+      text = expandStatement(`${settingsOfCall(procedure)} call {${procedure}}(${placeholders})`, this.#location);
       this.#texts.set(procedure, text);
     }
     const call = text;

@@ -1,6 +1,7 @@
 /** The statements of a location, and the text that creates its tables and procedures. */
 
 import { BUCKET_COUNT, expandNames, MYSQL_LAYOUT_VERSION, splitStatements, toName } from "../schema.ts";
+import { ROW_SETTINGS } from "./call-settings.ts";
 import { LEASE_NOW, NOW } from "./clock.ts";
 import type { MysqlLocation } from "./options.ts";
 import { resolveLocation, validateLocation } from "./options.ts";
@@ -32,7 +33,7 @@ import WALK from "./sql/walk.sql";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older
  * version of the library does not replace those of a newer one.
  */
-export const REVISION = 18;
+export const REVISION = 19;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a
@@ -80,6 +81,7 @@ const CONSTANTS: Readonly<Record<string, string>> = {
   now: NOW,
   lease_now: LEASE_NOW,
   is_read_only: IS_READ_ONLY,
+  row_settings: ROW_SETTINGS,
   begin_transaction: BEGIN_TRANSACTION,
   end_transaction: END_TRANSACTION,
   ...ROW_WORDS,

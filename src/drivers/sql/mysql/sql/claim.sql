@@ -23,7 +23,6 @@ begin
     -- Most claims find no other claim in their bucket. One statement is enough: the update locks the row of the bucket,
     -- checks that the bucket has no claim, and writes this one. For a bucket without claims this
     -- restates the admission rule, and restates the token rule
-    /*m! set statement innodb_lock_wait_timeout = p_lock_wait for */
     update {buckets} set last_token = last_insert_id(greatest(last_token + 1, v_now)) + p_count - 1, form = 'lone', id = p_id, `key` = p_key,
         permits = p_permits, permit_limit = p_limit, ttl = p_ttl, expires = v_now + p_ttl * 1000, token_count = p_count,
         floor = p_floor, inbox = p_inbox, wait = p_wait, label = p_label, created = v_now
@@ -33,7 +32,7 @@ begin
       -- flushed
       select concat('h ', last_insert_id(), ' ', p_count, ' ', p_ttl, ' ', v_now div 1000) as reply;
     else
-      call {claim_queued}(p_inbox, p_lock_wait, p_id, p_key, p_bucket, p_permits, p_limit, p_ttl, p_count, p_floor, p_wait, p_recall, p_label,
+      {row_settings} call {claim_queued}(p_inbox, p_lock_wait, p_id, p_key, p_bucket, p_permits, p_limit, p_ttl, p_count, p_floor, p_wait, p_recall, p_label,
         p_max_ttl);
     end if;
   {end_transaction}

@@ -20,10 +20,9 @@ begin
       -- before the lock: a lease that ended during a wait for it counts as released. NULL in a session that lock_bucket
       -- refuses, so no row is found
       set v_now = {lease_now}, v_bucket = {row_bucket}, v_id = {row_id};
-      /*m! set statement innodb_lock_wait_timeout = p_lock_wait for */
       update {buckets} set form = 'free' where bucket = v_bucket and form = 'lone' and id = v_id and expires > v_now;
       set v_is_released = row_count() = 1;
     end if;
-    if not v_is_released then call {release_rows}(p_inbox, p_lock_wait, p_rows, p_max_ttl); end if;
+    if not v_is_released then {row_settings} call {release_rows}(p_inbox, p_lock_wait, p_rows, p_max_ttl); end if;
   {end_transaction}
 end
