@@ -792,14 +792,14 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a command whose process id is not written down",
-    file: "src/cli/commands/run/child.ts",
+    file: "src/cli/commands/run/running-command.ts",
     find: '    runFile?.addProcess("command", pid);\n',
     replace: "",
     tests: "test/integration/cli/run-file.test.ts",
   },
   {
     name: "a command that does not inherit the lock of its run",
-    file: "src/cli/commands/run/child.ts",
+    file: "src/cli/commands/run/running-command.ts",
     find: "...(runFile === null ? [] : [runFile.descriptor])",
     replace: "...(runFile === null ? [] : [])",
     tests: "test/integration/cli/run-file.test.ts",

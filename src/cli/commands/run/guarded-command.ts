@@ -5,8 +5,8 @@
  */
 
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
-import type { Child, ChildExit, ChildOptions } from "./child.ts";
-import { startChild } from "./child.ts";
+import type { CommandExit, CommandOptions, RunningCommand } from "./running-command.ts";
+import { startCommand } from "./running-command.ts";
 import type { Watchdog } from "./watchdog.ts";
 import { startWatchdog } from "./watchdog.ts";
 
@@ -19,7 +19,7 @@ export interface GuardedCommand {
   /** Does it have its own process group? */
   readonly hasOwnGroup: boolean;
   /** Settles when the command has ended, even if it left processes behind. */
-  readonly exited: Promise<ChildExit>;
+  readonly exited: Promise<CommandExit>;
   /** Sends a signal to the command and the processes below it. */
   signal(name: NodeJS.Signals): void;
   /**
@@ -37,7 +37,7 @@ export interface GuardedCommand {
   finish(): Promise<void>;
 }
 
-export interface GuardedCommandOptions extends ChildOptions {
+export interface GuardedCommandOptions extends CommandOptions {
   readonly command: readonly [string, ...string[]];
   /** What the watchdog needs besides; null: there is to be none (`--on-lost ignore`). */
   readonly guard: {
@@ -52,7 +52,7 @@ export interface GuardedCommandOptions extends ChildOptions {
 
 /**
  * Starts the watchdog, then the command: the wrapper may be killed between the two.
- * @throws CommandError as startWatchdog() and startChild(); then neither runs
+ * @throws CommandError as startWatchdog() and startCommand(); then neither runs
  */
 export async function startGuardedCommand(options: GuardedCommandOptions): Promise<GuardedCommand> {
   const { command, guard, hasOwnGroup, keepSessionSocket, runFile } = options;
@@ -64,33 +64,33 @@ export async function startGuardedCommand(options: GuardedCommandOptions): Promi
       const deadlineMs = guard.deadlineMs();
       if (deadlineMs !== null) watchdog?.setDeadline(deadlineMs);
     }
-    const child = await startChild(command, options);
-    watchdog?.watch(child.pid);
-    return guardChild(child, watchdog);
+    const running = await startCommand(command, options);
+    watchdog?.watch(running.pid);
+    return guardCommand(running, watchdog);
   } catch (error) {
     await watchdog?.dismiss();
     throw error;
   }
 }
 
-function guardChild(child: Child, watchdog: Watchdog | null): GuardedCommand {
+function guardCommand(running: RunningCommand, watchdog: Watchdog | null): GuardedCommand {
   /** Not null once end() was called; `gone` settles when the watchdog has done its part. */
   let ending: { readonly gone: Promise<void>; readonly killTimer: NodeJS.Timeout } | null = null;
-  const { pid, hasOwnGroup, exited } = child;
+  const { pid, hasOwnGroup, exited } = running;
   return {
     pid,
     hasOwnGroup,
     exited,
     signal(name) {
-      if (watchdog?.isAlive === true) watchdog.forwardSignal(name, () => child.signal(name));
-      else child.signal(name);
+      if (watchdog?.isAlive === true) watchdog.forwardSignal(name, () => running.signal(name));
+      else running.signal(name);
     },
     setDeadline: (ms) => watchdog?.setDeadline(ms),
     end(killMs) {
       let gone: Promise<void> = Promise.resolve();
       if (watchdog?.isAlive === true) gone = watchdog.terminate(killMs);
-      else child.signal(killMs > 0 ? "SIGTERM" : "SIGKILL");
-      const killTimer = setTimeout(() => child.signal("SIGKILL"), killMs > 0 ? killMs + KILL_DELAY_MS : 0);
+      else running.signal(killMs > 0 ? "SIGTERM" : "SIGKILL");
+      const killTimer = setTimeout(() => running.signal("SIGKILL"), killMs > 0 ? killMs + KILL_DELAY_MS : 0);
       ending = { gone, killTimer };
     },
     async finish() {

@@ -11,9 +11,9 @@ import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import type { Reporter } from "../../output.ts";
 import { quoteKeys } from "../../output.ts";
-import type { ChildExit } from "./child.ts";
 import type { GuardedCommand } from "./guarded-command.ts";
 import type { RunLock } from "./run-lock.ts";
+import type { CommandExit } from "./running-command.ts";
 
 /** What happens to the command when its lock is being lost. */
 export type OnLost = "term" | "kill" | "ignore";
@@ -29,7 +29,7 @@ export interface LeaseMonitorOptions {
 
 /** How the command ended. */
 export interface RunOutcome {
-  readonly exit: ChildExit;
+  readonly exit: CommandExit;
   /** Why the monitor has ended the command; null: it has not. */
   readonly failure: CommandError | null;
 }
@@ -134,7 +134,7 @@ class LeaseMonitor {
   }
 
   /** The failure of a command that the watchdog has ended while this process was stopped. */
-  #findEarlierEnd({ signal }: ChildExit): CommandError | null {
+  #findEarlierEnd({ signal }: CommandExit): CommandError | null {
     const { lock, onLost, graceMs, reporter } = this.#options;
     const { leaseMs } = lock;
     const isLosing = leaseMs !== null && onLost === "term" && !lock.lostSignal.aborted && lock.remainingMs() <= graceMs;

@@ -21,7 +21,7 @@ export interface RunLock {
    * fencing.
    */
   readonly tokens: readonly bigint[] | null;
-  /** The reference that the child can pass to `holdfast check`: a secret. */
+  /** The reference that the command can pass to `holdfast check`: a secret. */
   readonly reference: string;
   /** The reference of the own lock; null: all keys are joined. */
   readonly ownReference: string | null;

@@ -4,8 +4,8 @@
  * The processes of a run, and who guards whom:
  *   wrapper     this process. Holds the lock (run-lock.ts), and ends the command before the lock can be lost
  *               (lease-monitor.ts)
- *   command     works under the lock (child.ts). Inherits the connection that keeps the session, and the lock of the
- *               run file
+ *   command     works under the lock (running-command.ts). Inherits the connection that keeps the session, and the
+ *               lock of the run file
  *   watchdog    ends the command when the wrapper is dead, or stopped until the end of the lease (watchdog.ts,
  *               watchdog.sh). guarded-command.ts is what the wrapper does with command and watchdog
  *   server      on a Unix socket: keeps the lock while the run file names a process at work (server/runs/)
@@ -44,8 +44,6 @@ import type { SignalHandler } from "../../signals.ts";
 import { catchSignals, InterruptedError } from "../../signals.ts";
 import { resultWithin } from "../../timeout.ts";
 import { acquireWithProgress } from "../../wait-reporter.ts";
-import type { ChildExit } from "./child.ts";
-import { createChildEnvironment, hasTerminal, toExitCode } from "./child.ts";
 import { checkExecutable } from "./executable.ts";
 import type { GuardedCommand } from "./guarded-command.ts";
 import { startGuardedCommand } from "./guarded-command.ts";
@@ -57,6 +55,8 @@ import { checkGrace, defaultGraceMs } from "./options.ts";
 import { findOuterLocks } from "./outer-locks.ts";
 import type { RunLock } from "./run-lock.ts";
 import { checkAllOwn, checkCanOutlive, joinedLock, ownLock } from "./run-lock.ts";
+import type { CommandExit } from "./running-command.ts";
+import { createCommandEnvironment, hasTerminal, toExitCode } from "./running-command.ts";
 
 /** A store that does not answer must not delay the exit: the lock ends with the connection or the lease. */
 const RELEASE_TIMEOUT_MS = 2_000;
@@ -187,7 +187,7 @@ async function startRun(
     runFile = registered.runFile;
     const command = await startGuardedCommand({
       command: options.command,
-      env: createChildEnvironment(process.env, lock, options.url),
+      env: createCommandEnvironment(process.env, lock, options.url),
       hasOwnGroup: !hasTerminal(),
       keepSessionSocket: registered.keepSession?.socket ?? null,
       runFile,
@@ -230,7 +230,7 @@ async function endRun(
   if (isConfirmed) runFile?.remove();
   if (outcome.failure !== null) throw outcome.failure;
   if (!wasHeld && options.onLost !== "ignore") throw createLostError(lock, outcome.exit);
-  return exitLikeChild(outcome.exit, command);
+  return exitLikeCommand(outcome.exit, command);
 }
 
 /**
@@ -301,7 +301,7 @@ async function releaseLock(
   return { wasHeld, isConfirmed: problem === null };
 }
 
-function createLostError(lock: RunLock, { code, signal }: ChildExit): CommandError {
+function createLostError(lock: RunLock, { code, signal }: CommandExit): CommandError {
   const reason = (lock.lostSignal.reason as { readonly reason?: string } | undefined)?.reason ?? "unknown";
   const ending = signal === null ? `had exited with ${code}` : `was ended by ${signal}`;
   return new CommandError("lost", `lost ${quoteKeys(lock.keys)} (${reason}) before the command ended; it ${ending}`, {
@@ -310,7 +310,7 @@ function createLostError(lock: RunLock, { code, signal }: ChildExit): CommandErr
 }
 
 /** Ctrl-C stops a shell loop around `holdfast` only if the signal ends `holdfast` itself, too. */
-function exitLikeChild(exit: ChildExit, { hasOwnGroup }: GuardedCommand): number {
+function exitLikeCommand(exit: CommandExit, { hasOwnGroup }: GuardedCommand): number {
   if (!hasOwnGroup && exit.signal === "SIGINT") throw new InterruptedError("SIGINT");
   return toExitCode(exit);
 }

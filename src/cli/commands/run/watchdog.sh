@@ -1,14 +1,14 @@
 #!/bin/sh
 # The watchdog of `holdfast run`. It reads a pipe from the wrapper, the process of `holdfast run`. However the wrapper dies,
-# the pipe ends: then the watchdog ends the child and all processes below it before the lease can end. watchdog.ts starts it.
+# the pipe ends: then the watchdog ends the command and all processes below it before the lease can end. watchdog.ts starts it.
 #
-# Arguments: "group" or "tree" (does the child have its own process group?); the grace in seconds; the fencing token; the run
+# Arguments: "group" or "tree" (does the command have its own process group?); the grace in seconds; the fencing token; the run
 # file (server/runs/run-file-format.ts), which is removed when no process of the run is left; the line that is appended to
 # that file when a lease has ended without a message from the wrapper; and "keep" if the server must still find the file
 # after the run.
 #
 # The lines that it reads:
-#   child PID        the child; before this line, the child is found by the token in its environment
+#   command PID      the command; before this line, the command is found by the token in its environment
 #   lease SECONDS    a dead man's switch: act as on `end GRACE` after this time, unless another `lease` or an `end` arrives
 #   signal NAME      pass this signal on
 #   end SECONDS      TERM now, KILL to the remaining processes after this time (0.000: KILL now), then exit
@@ -92,7 +92,7 @@ finish() {
 
 terminate() { # seconds until KILL
   if [ -z "$pid" ]; then
-    # the wrapper died while it started the child, which may not have executed its program yet
+    # the wrapper died while it started the command, which may not have executed its program yet
     sleep 0.3
     pid=$(grep -lsFa "HOLDFAST_TOKEN=$token" /proc/[0-9]*/environ | sed 's|[^0-9]||g' | tr '\n' ' ')
     mode=tree
@@ -128,7 +128,7 @@ stop_timer() {
   timer=''
 }
 
-start_timer() { # seconds until the end of the child; TERM also ends the sleep
+start_timer() { # seconds until the end of the command; TERM also ends the sleep
   (
     sleep "$1" 3>&- 4>&- &
     sleep_pid=$!
@@ -144,7 +144,7 @@ start_timer() { # seconds until the end of the child; TERM also ends the sleep
 while read -r word value; do
   case $word in lease | end) stop_timer ;; esac
   case $word in
-    child) pid=$value ;;
+    command) pid=$value ;;
     lease) start_timer "$value" ;;
     signal) send_signal "$value" $( [ "$mode" = group ] || list_processes $pid ) ;;
     end) terminate "$value" ;;

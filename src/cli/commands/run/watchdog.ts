@@ -1,13 +1,13 @@
 /**
  * The watchdog of a run: a small `sh` process (watchdog.sh) that reads a pipe from the wrapper, the process of
- * `holdfast run`. However the wrapper dies, the pipe ends. Then the watchdog ends the child and all processes below it
- * before the lease can end. Only the watchdog sends signals to processes below the child, so the wrapper uses it for
- * that, too, while both are alive.
+ * `holdfast run`. However the wrapper dies, the pipe ends. Then the watchdog ends the command and all processes below
+ * it before the lease can end. Only the watchdog sends signals to processes below the command, so the wrapper uses it
+ * for that, too, while both are alive.
  *
  * When the server ends, and with it the keep-session connection of the watchdog, a new watchdog with a connection to
- * the next server replaces the old one. So, on a Unix socket, the lock is kept until the watchdog has ended the child,
- * even if the child has closed the connection that it inherited. A watchdog that was killed is not replaced; one that
- * was stopped is continued.
+ * the next server replaces the old one. So, on a Unix socket, the lock is kept until the watchdog has ended the
+ * command, even if the command has closed the connection that it inherited. A watchdog that was killed is not replaced;
+ * one that was stopped is continued.
  */
 
 import type { ChildProcess } from "node:child_process";
@@ -30,27 +30,27 @@ const FORWARD_MS = 500;
 export interface Watchdog {
   /** False if it was killed: then the wrapper must send signals itself. */
   readonly isAlive: boolean;
-  /** Sets the process id of the child. */
+  /** Sets the process id of the command. */
   watch(pid: number): void;
-  /** The watchdog ends the child after `ms`, unless the wrapper calls this again before. */
+  /** The watchdog ends the command after `ms`, unless the wrapper calls this again before. */
   setDeadline(ms: number): void;
   /**
-   * Passes a signal to the child and all processes below it. `sendDirectly`: called if the watchdog may have died
+   * Passes a signal to the command and all processes below it. `sendDirectly`: called if the watchdog may have died
    * before it did so.
    */
   forwardSignal(name: NodeJS.Signals, sendDirectly: () => void): void;
-  /** Sends TERM now and KILL after `ms`; settles when all processes below the child are gone. */
+  /** Sends TERM now and KILL after `ms`; settles when all processes below the command are gone. */
   terminate(ms: number): Promise<void>;
-  /** Ends the watchdog, because the child has ended by itself. Settles when the watchdog is gone. */
+  /** Ends the watchdog, because the command has ended by itself. Settles when the watchdog is gone. */
   dismiss(): Promise<void>;
 }
 
 /** The options of a watchdog. */
 export interface WatchdogOptions {
-  /** Does the child have its own process group? */
+  /** Does the command have its own process group? */
   readonly hasOwnGroup: boolean;
   readonly graceMs: number;
-  /** Identifies the child by its environment if the wrapper dies while it starts the child. */
+  /** Identifies the command by its environment if the wrapper dies while it starts the command. */
   readonly token: string;
   /**
    * The watchdog keeps this connection open until it ends, so that the session lasts as long. Null on a store without
@@ -67,14 +67,14 @@ export interface WatchdogOptions {
 }
 
 /**
- * Starts the watchdog. Null if there is no sh: then only the keep-session connection of the child keeps the lock.
+ * Starts the watchdog. Null if there is no sh: then only the keep-session connection of the command keeps the lock.
  * @throws CommandError internal, if there is neither sh nor a keep-session connection; output
  */
 export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog | null> {
   let watchedPid: number | null = null;
   /**
-   * When the watchdog ends the child unless it hears from the wrapper. A new watchdog must know it at once: the wrapper
-   * may be stopped at any time.
+   * When the watchdog ends the command unless it hears from the wrapper. A new watchdog must know it at once: the
+   * wrapper may be stopped at any time.
    */
   let leaseEndsAt: number | null = null;
   let isStopped = false;
@@ -117,7 +117,7 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog 
     if (isStopped) return void next.kill();
     const previous = shell;
     shell = next;
-    if (watchedPid !== null) next.send(`child ${watchedPid}`);
+    if (watchedPid !== null) next.send(`command ${watchedPid}`);
     if (leaseEndsAt !== null) next.send(`lease ${formatSeconds(leaseEndsAt - performance.now())}`);
     void previous.kill();
   }
@@ -128,7 +128,7 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog 
     },
     watch(pid) {
       watchedPid = pid;
-      shell.send(`child ${pid}`);
+      shell.send(`command ${pid}`);
     },
     setDeadline(ms) {
       leaseEndsAt = performance.now() + ms;
@@ -156,9 +156,9 @@ interface Shell {
   readonly exited: Promise<void>;
   isAlive(): boolean;
   send(line: string): void;
-  /** Ends the child, TERM now and KILL after `ms`; settles when the shell has ended. */
+  /** Ends the command, TERM now and KILL after `ms`; settles when the shell has ended. */
   terminate(ms: number): Promise<void>;
-  /** Ends the shell and its timer, and leaves the child alone. Settles when the shell is gone. */
+  /** Ends the shell and its timer, and leaves the command alone. Settles when the shell is gone. */
   kill(): Promise<void>;
 }
 

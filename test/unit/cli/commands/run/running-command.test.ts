@@ -1,24 +1,24 @@
 import { describe, expect, test } from "vitest";
-import { createChildEnvironment } from "../../../../../src/cli/commands/run/child.ts";
 import type { RunLock } from "../../../../../src/cli/commands/run/run-lock.ts";
+import { createCommandEnvironment } from "../../../../../src/cli/commands/run/running-command.ts";
 
 const URL_WITH_PASSWORD = "postgres://app:s3cret@db:5432/app";
 
-function urlOfChild(env: NodeJS.ProcessEnv, urlFlag?: string): string | undefined {
+function urlOfCommand(env: NodeJS.ProcessEnv, urlFlag?: string): string | undefined {
   const lock = { keys: ["k"], token: 1n, tokens: [1n], reference: "hf1.x" } as unknown as RunLock;
-  return createChildEnvironment(env, lock, urlFlag).HOLDFAST_URL;
+  return createCommandEnvironment(env, lock, urlFlag).HOLDFAST_URL;
 }
 
 describe("the url in the command's environment", () => {
   test("one that --url names has neither user nor password", () => {
-    expect(urlOfChild({ HOLDFAST_URL: "redis://other" }, URL_WITH_PASSWORD)).toBe("postgres://db:5432/app");
+    expect(urlOfCommand({ HOLDFAST_URL: "redis://other" }, URL_WITH_PASSWORD)).toBe("postgres://db:5432/app");
   });
 
   test("one that stood in the environment is unchanged, so that programs below can log in", () => {
-    expect(urlOfChild({ HOLDFAST_URL: URL_WITH_PASSWORD })).toBe(URL_WITH_PASSWORD);
+    expect(urlOfCommand({ HOLDFAST_URL: URL_WITH_PASSWORD })).toBe(URL_WITH_PASSWORD);
   });
 
   test("without a url there is none", () => {
-    expect(urlOfChild({})).toBeUndefined();
+    expect(urlOfCommand({})).toBeUndefined();
   });
 });

@@ -15,31 +15,31 @@ import { ANCESTORS_VARIABLE, readReferences } from "./outer-locks.ts";
 import type { RunLock } from "./run-lock.ts";
 
 /** How the command ended. */
-export interface ChildExit {
+export interface CommandExit {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
 }
 
 /** The command, running. */
-export interface Child {
+export interface RunningCommand {
   readonly pid: number;
   /** Does it have its own process group? */
   readonly hasOwnGroup: boolean;
   /** Settles when the command has ended, even if it left processes behind. */
-  readonly exited: Promise<ChildExit>;
+  readonly exited: Promise<CommandExit>;
   /** Sends a signal to its process group; to the command alone if it shares our group. */
   signal(name: NodeJS.Signals): void;
 }
 
 /**
- * The first descriptor that the child inherits from us. It is above 15: scripts use low numbers, and Node closes
+ * The first descriptor that the command inherits from us. It is above 15: scripts use low numbers, and Node closes
  * inherited descriptors below 16 for its own children. Then the processes that work under the lock would not inherit
  * it.
  */
 const FIRST_INHERITED_DESCRIPTOR = 19;
 
 /**
- * Is there a controlling terminal? Then the child must stay in our process group: outside it could not use the
+ * Is there a controlling terminal? Then the command must stay in our process group: outside it could not use the
  * terminal.
  */
 export function hasTerminal(): boolean {
@@ -52,12 +52,12 @@ export function hasTerminal(): boolean {
   }
 }
 
-export interface ChildOptions {
+export interface CommandOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly hasOwnGroup: boolean;
-  /** The child inherits it: the session lasts as long as the child. */
+  /** The command inherits it: the session lasts as long as the command. */
   readonly keepSessionSocket: Socket | null;
-  /** The child inherits its lock. */
+  /** The command inherits its lock. */
   readonly runFile: RunFile | null;
 }
 
@@ -66,10 +66,10 @@ export interface ChildOptions {
  * @throws CommandError notFound or notExecutable; StateError, after killing the command, if it cannot
  * be added to the run file
  */
-export async function startChild(
+export async function startCommand(
   command: readonly [string, ...string[]],
-  { env, hasOwnGroup, keepSessionSocket, runFile }: ChildOptions,
-): Promise<Child> {
+  { env, hasOwnGroup, keepSessionSocket, runFile }: CommandOptions,
+): Promise<RunningCommand> {
   const [program, ...args] = withProcessId(command, process.env);
   const inherited = [
     ...(keepSessionSocket === null ? [] : [keepSessionSocket]),
@@ -81,7 +81,7 @@ export async function startChild(
     const error = await new Promise<NodeJS.ErrnoException>((resolve) => child.once("error", resolve));
     throw toStartError(command[0], error);
   }
-  const exited = new Promise<ChildExit>((resolve) => {
+  const exited = new Promise<CommandExit>((resolve) => {
     child.once("exit", (code, signal) => resolve({ code, signal }));
   });
   try {
@@ -96,12 +96,12 @@ export async function startChild(
 }
 
 /** The value that a shell has in $?. */
-export function toExitCode({ code, signal }: ChildExit): number {
+export function toExitCode({ code, signal }: CommandExit): number {
   return signal === null ? (code ?? 1) : 128 + system.signals[signal];
 }
 
 /**
- * Skips the numbers of descriptors inherited from an outer run: the child must inherit those, too, to keep the outer
+ * Skips the numbers of descriptors inherited from an outer run: the command must inherit those, too, to keep the outer
  * lock.
  */
 function createStdio(inherited: readonly (Socket | number)[]): ("inherit" | "ignore" | Socket | number)[] {
@@ -115,7 +115,7 @@ function createStdio(inherited: readonly (Socket | number)[]): ("inherit" | "ign
 }
 
 function sendSignal(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals): void {
-  // the process id of an ended child may belong to another process by now
+  // the process id of an ended command may belong to another process by now
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
   try {
     process.kill(ownGroup ? -child.pid : child.pid, name);
@@ -127,27 +127,27 @@ function sendSignal(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals
 
 /**
  * The environment of `holdfast` itself, with the held keys, their tokens, the reference and the store (`storeUrl`: the
- * value of --url, without its password), but without the credentials of `holdfast`: with them the child could act in
+ * value of --url, without its password), but without the credentials of `holdfast`: with them the command could act in
  * the name of this user. A url in the environment was meant for every program that inherits it, and is passed on
  * unchanged.
  */
-export function createChildEnvironment(
+export function createCommandEnvironment(
   env: NodeJS.ProcessEnv,
   lock: RunLock,
   storeUrl: string | undefined,
 ): NodeJS.ProcessEnv {
-  const child: NodeJS.ProcessEnv = {};
-  for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) child[name] = value;
-  if (storeUrl !== undefined) child.HOLDFAST_URL = redactUrl(storeUrl);
+  const variables: NodeJS.ProcessEnv = {};
+  for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) variables[name] = value;
+  if (storeUrl !== undefined) variables.HOLDFAST_URL = redactUrl(storeUrl);
   // a key contains no line feed, so one key per line is unambiguous
-  child.HOLDFAST_KEY = lock.keys.join("\n");
-  if (lock.token === null) delete child.HOLDFAST_TOKEN;
-  else child.HOLDFAST_TOKEN = String(lock.token);
-  if (lock.tokens === null) delete child.HOLDFAST_TOKENS;
-  else child.HOLDFAST_TOKENS = lock.tokens.join("\n");
+  variables.HOLDFAST_KEY = lock.keys.join("\n");
+  if (lock.token === null) delete variables.HOLDFAST_TOKEN;
+  else variables.HOLDFAST_TOKEN = String(lock.token);
+  if (lock.tokens === null) delete variables.HOLDFAST_TOKENS;
+  else variables.HOLDFAST_TOKENS = lock.tokens.join("\n");
   const outerReferences = readReferences(env).filter((reference) => reference !== lock.reference);
-  child[REFERENCE_VARIABLE] = lock.reference;
-  if (outerReferences.length === 0) delete child[ANCESTORS_VARIABLE];
-  else child[ANCESTORS_VARIABLE] = outerReferences.join(" ");
-  return child;
+  variables[REFERENCE_VARIABLE] = lock.reference;
+  if (outerReferences.length === 0) delete variables[ANCESTORS_VARIABLE];
+  else variables[ANCESTORS_VARIABLE] = outerReferences.join(" ");
+  return variables;
 }
