@@ -72,7 +72,7 @@ export const FENCE_MUTANTS: readonly Mutant[] = [
   },
   {
     ...mysql,
-    name: "on MariaDB, readers that do not keep a writer waiting",
+    name: "on MariaDB, readers that do not wait for a later writer",
     find: '"lock in share mode", "and has_shared = 1"',
     replace: '"", "and has_shared = 1"',
   },

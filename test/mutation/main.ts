@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { listTestFiles, suitesOf } from "../../scripts/test/suites.ts";
 import type { Mutant } from "./mutants.ts";
 import { applyMutant, MUTANTS } from "./mutants.ts";
 import type { RunResult, Verdict } from "./verdict.ts";
@@ -34,6 +35,14 @@ import { textModules } from "./scripts/text-modules.ts";
 export default { plugins: [textModules], test: { testTimeout: TEST_TIMEOUT_MS, reporters: [new SummaryReporter()] } };`;
 
 process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+
+/** As `npm test` does it: a test does not install what it needs. What could not be installed, tests report. */
+function installRequirements(): void {
+  const paths = mutants.flatMap(({ tests = PURE_TESTS }) => tests.split(" "));
+  const files = listTestFiles().filter((file) => paths.some((path) => file.startsWith(path)));
+  const suites = new Set(files.flatMap(suitesOf));
+  spawnSync(process.execPath, ["build/test/support/setup/install.js", ...suites], { stdio: "inherit" });
+}
 
 /**
  * A copy of what is tested and of what tests it, without the configuration of the repository. Its programs never have a
@@ -125,6 +134,7 @@ function tryMutant(mutant: Mutant, mutatedText: string): Verdict {
   }
 }
 
+installRequirements();
 prepareWorkTree();
 const compiled = compileSimulator();
 if (compiled.code !== 0) throw new Error(`the code without faults does not compile:\n${compiled.output}`);

@@ -132,6 +132,23 @@ export function describeFence(database: () => FenceDatabase, levels: readonly st
       await commitFenced(database(), level, 50, "reader", "shared");
     });
 
+    test(`${level}: a reader that comes beside a later writer waits for it, and is refused`, async () => {
+      const { begin } = database();
+      await startAfresh(database());
+      await warmShared(database(), level);
+      const writer = await begin(level);
+      await run(writer, 30, "later writer");
+      const reader = await begin(level);
+      const reading = run(reader, 20, "reader", "shared");
+      reading.catch(() => undefined);
+      await until(() => reader.isBlocked(), { within: WITHIN, what: "the reader to wait for the writer" });
+      await writer.commit();
+      await expect(reading).rejects.toThrow(
+        expect.objectContaining({ code: expect.stringMatching(/LOCK_STALE|LOCK_FENCE_CONFLICT/) }),
+      );
+      await reader.rollback();
+    });
+
     test(`${level}: a first reader on a new connection refuses a writer with an older snapshot`, async () => {
       const { begin } = database();
       await startAfresh(database());
