@@ -241,7 +241,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/sql/postgres/plain-transaction.ts",
     find: "WRONG_SETTING, READ_ONLY, ",
     replace: "WRONG_SETTING, ",
-    tests: "test/integration/postgres/leaked-durability.test.ts",
+    tests: "test/integration/postgres/session-settings.test.ts",
   },
   {
     name: "on PostgreSQL, a key that is another one in a session with another character set",
