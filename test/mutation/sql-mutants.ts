@@ -314,13 +314,6 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/mysql/leaked-settings.test.ts",
   },
   {
-    file: "src/drivers/sql/mysql/sql/check_identity.sql",
-    name: "on MariaDB, a time zone that looks like a loss of data",
-    find: "select unix_timestamp(create_time) into",
-    replace: "select create_time into",
-    tests: "test/integration/mysql/leaked-settings.test.ts",
-  },
-  {
     name: "on MariaDB, calls that fail by the settings of their session",
     file: "src/drivers/sql/mysql/dialect.ts",
     find: "settingsOfCall(procedure)} call {",
@@ -525,13 +518,6 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
-    file: "src/drivers/sql/mysql/sql/release_rows.sql",
-    name: "on MariaDB, a bucket that is free before its last tombstone is written",
-    find: "if {row_ends_bucket} and v_behind",
-    replace: "if v_behind",
-    tests: "test/integration/mysql/lone-claims.test.ts",
-  },
-  {
     file: "src/drivers/sql/mysql/sql/release.sql",
     name: "on MariaDB, a release whose claim call may still arrive, without a tombstone",
     find: " and not {row_flag} then",
@@ -561,10 +547,10 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   },
   {
     file: "src/drivers/sql/mysql/sql/release_rows.sql",
-    name: "on MariaDB, a release of several claims that reports a revoked one as held",
+    name: "on MariaDB, a release that reports a revoked lock as held",
     find: "v_was_there = v_state <> 'r' and v_expires > v_now;",
     replace: "v_was_there = v_expires > v_now;",
-    tests: "test/conformance/mysql.test.ts",
+    tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
     name: "on SQLite, renewals behind the claims and releases of their own process",

@@ -181,6 +181,17 @@ withMariaDb((server) => {
     expect(await driver.claim(unsent)).toEqual({ state: "none", reason: "released" });
   });
 
+  test("a claim with a floor ahead of the clock has a row of its own, and its bucket is not free", async () => {
+    const { claim, token } = await claimAlone();
+    expect(await driver.release(toReleases(claim))).toEqual([true]);
+    const ahead = makeClaim("key", { floor: token + 3_600_000_000n });
+    expect(await driver.claim(ahead)).toMatchObject({ state: "held" });
+    expect(await readPlaces()).toEqual({ queued: [ahead.id], alone: [] });
+    expect(await driver.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
+    expect(await driver.release(toReleases(ahead))).toEqual([true]);
+    await claimAlone();
+  });
+
   test("its lease ends: it is over for its holder, and the key is granted to the next one", async () => {
     const { claim } = await claimAlone();
     await query("update holdfast_4_buckets set expires = 1 where form = 'lone'");
