@@ -47,6 +47,9 @@ const LEAKED_SETTINGS = [
   ["set tmp_table_size = 1024, tmp_memory_table_size = 1024", "@@tmp_table_size"],
   ["set sql_auto_is_null = 1", "@@sql_auto_is_null"],
   ["set innodb_snapshot_isolation = 1", "@@innodb_snapshot_isolation"],
+  // the last that is text: the text of another setting would not be understood after it
+  ["set collation_connection = utf32_bin", "@@collation_connection"],
+  ["set character_set_connection = ucs2", "@@character_set_connection"],
   ["use information_schema", "database()"],
   // its locks are released: nobody else can do it
   ["lock tables other_table write", null],

@@ -33,7 +33,7 @@ import WALK from "./sql/walk.sql";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older
  * version of the library does not replace those of a newer one.
  */
-export const REVISION = 19;
+export const REVISION = 20;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a
