@@ -317,7 +317,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     name: "on MariaDB, calls that fail by the settings of their session",
     file: "src/drivers/sql/mysql/dialect.ts",
     find: "settingsOfCall(procedure)} call {",
-    replace: "'/* ?,?,? */'} call {",
+    replace: "'/* ?,? */'} call {",
     tests: "test/integration/mysql/leaked-settings.test.ts",
   },
   {

@@ -3,8 +3,11 @@
  * there, the call does the same. Each setting costs 1 to 3 % of an uncontended claim.
  */
 
-/** A call ends before its client gives it up, and does not fail by a time-out. */
-const LIMITS = "max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?";
+/**
+ * A call ends before its client gives it up, also while a table is locked, and does not fail because another call has
+ * the row of its bucket.
+ */
+const LIMITS = "max_statement_time=?,innodb_lock_wait_timeout=?";
 
 /**
  * For all that reads or inserts several rows: it does not fail by a limit of rows to examine, or by one of the bytes by
@@ -22,7 +25,7 @@ export const ROW_SETTINGS: string = set(OF_ROWS);
 /** Procedures that set those of rows themselves, and only if they need them. */
 const SET_THEIR_OWN: readonly string[] = ["claim", "release"];
 
-/** Precedes the call of a procedure, with three values: seconds of the statement, of a table lock, of a row lock. */
+/** Precedes the call of a procedure, with two values: the longest time of the call, and of a wait for a row, in seconds. */
 export function settingsOfCall(procedure: string): string {
   return set(SET_THEIR_OWN.includes(procedure) ? LIMITS : `${LIMITS},${OF_ROWS}`);
 }

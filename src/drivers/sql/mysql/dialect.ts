@@ -276,7 +276,7 @@ class MysqlSession implements DialectSession {
     const call = text;
     return (connection) => {
       const seconds = Math.max((connection.remainingMs * ANSWER_IN_TIME) / 1_000, LEAST_SECONDS);
-      return callOrRollBack(connection, call, [seconds, this.#lockWaitSeconds, this.#lockWaitSeconds, ...values]);
+      return callOrRollBack(connection, call, [seconds, this.#lockWaitSeconds, ...values]);
     };
   }
 }
