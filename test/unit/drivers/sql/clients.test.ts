@@ -69,6 +69,9 @@ test("MySQL literals replace parameters outside of quotes only", () => {
   expect(insertMysqlValues("f(?, ?, ?, ?, ?, ?)", ["é'", bytes, -5, 2n ** 64n - 1n, null, false])).toBe(
     "f(_utf8mb4 X'c3a927', X'0042', -5, 18446744073709551615, NULL, 0)",
   );
+  expect(insertMysqlValues("f(?, ?, ?, ?)", ["k9Z", "", "a b", "a\\"])).toBe(
+    "f(_utf8mb4'k9Z', _utf8mb4'', _utf8mb4 X'612062', _utf8mb4 X'615c')",
+  );
   expect(insertMysqlValues(`select '?', "\\"?", \`?\`, 'it''s ?', ?`, [1])).toBe(
     `select '?', "\\"?", \`?\`, 'it''s ?', 1`,
   );
