@@ -770,13 +770,6 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/postgres/leaked-transactions.test.ts",
   },
   {
-    name: "on PostgreSQL, a session of another user that stays in the pool",
-    file: "src/drivers/sql/postgres/errors.ts",
-    find: "/^(?:08|57P|XX|42501)/",
-    replace: "/^(?:08|57P|XX)/",
-    tests: "test/integration/postgres/leaked-transactions.test.ts",
-  },
-  {
     name: "an advisory lock that a call takes after its claim has ended",
     file: "src/drivers/sql/advisory/driver.ts",
     find: "    if (end !== undefined) return end;\n",

@@ -112,12 +112,8 @@ export function isReadOnlyError(error: unknown): boolean {
   return readErrorCode(error) === READ_ONLY;
 }
 
-/**
- * Whether the error ends the connection or leaves it unusable. A statement that failed alone does neither. A right that
- * is missing in a plain transaction, too, may be missing in this session only: another user of the pool can have
- * changed its user.
- */
+/** Whether the error ends the connection or leaves it unusable. A statement that failed alone does neither. */
 export function breaksConnection(error: unknown): boolean {
   const code = readErrorCode(error);
-  return !/^[0-9A-Z]{5}$/.test(code) || /^(?:08|57P|XX|42501)/.test(code);
+  return !/^[0-9A-Z]{5}$/.test(code) || /^(?:08|57P|XX)/.test(code);
 }
