@@ -37,10 +37,10 @@ export const ROW_WORDS: Readonly<Record<string, string>> = {
 };
 
 /**
- * As bytes, whose character set no setting of the session changes.
+ * Letters and digits only, which no setting of the session changes (clients/mysql-protocol.ts).
  * @throws StoreRefusedError if an id has not the form of those that this package makes
  */
-export function formatRows<R extends OwnedRow>(rows: readonly R[], toFlag: (row: R) => boolean = () => false): Buffer {
+export function formatRows<R extends OwnedRow>(rows: readonly R[], toFlag: (row: R) => boolean = () => false): string {
   const texts = rows.map((row, index) => {
     const next = rows[index + 1];
     if (!/^[a-z2-7]{26}$/.test(row.id))
@@ -55,7 +55,7 @@ export function formatRows<R extends OwnedRow>(rows: readonly R[], toFlag: (row:
     };
     return FIELDS.map((field) => values[field].padStart(WIDTHS[field], "0")).join("");
   });
-  return Buffer.from(texts.join(""));
+  return texts.join("");
 }
 
 function toDigit(value: boolean): string {

@@ -13,7 +13,7 @@ function read(text: string, word: string): string {
 
 test("a procedure reads each field of each row where it was written", () => {
   const rows = [makeRow("a", 7), makeRow("a", 7), makeRow("é", 7, Number.MAX_SAFE_INTEGER), makeRow("b", 1_023, 0)];
-  const text = formatRows(rows, ({ key }) => key === "é").toString();
+  const text = formatRows(rows, ({ key }) => key === "é");
   const width = Number(ROW_WORDS.row_width);
   expect(text).toHaveLength(rows.length * width);
   const found = rows.map((_, index) => {
