@@ -360,7 +360,7 @@ export class Client {
 
 function queueKindOf(target: LockTarget, settings: AcquireSettings): QueueKind {
   // with other holders on a key, the tokens of a range would not be above theirs
-  if (settings.queueKind === "alone" || !isEachExclusive(target.locks)) return "alone";
+  if (!isEachExclusive(target.locks)) return "alone";
   // a store names successors for one key only
   return settings.queueKind === "strict" && target.locks.length > 1 ? "alone" : settings.queueKind;
 }

@@ -100,10 +100,10 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a request without hand-off that shares the claim of others",
-    file: "src/client/client.ts",
-    find: 'if (settings.queueKind === "alone" || !isEachExclusive(target.locks)) return "alone";',
-    replace: 'if (!isEachExclusive(target.locks)) return "alone";',
-    tests: "test/unit/web-locks/web-locks.test.ts",
+    file: "src/client/options.ts",
+    find: 'return order === "process" ? "shared" : "alone";',
+    replace: 'return "shared";',
+    tests: "test/unit/client/successors.test.ts",
   },
   // --- time and belief
   {
@@ -470,8 +470,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "token runs handed on beside shared holds",
     file: "src/client/client.ts",
-    find: '|| !isEachExclusive(target.locks)) return "alone"',
-    replace: ') return "alone"',
+    find: 'if (!isEachExclusive(target.locks)) return "alone";',
+    replace: "",
   },
   {
     name: "a range of tokens handed on after it is spent",

@@ -1,11 +1,15 @@
 // Look-ups of queues that name the holders in the way: how many, in which order, and for how long.
 
 import { expect, test } from "vitest";
+import type { Engine } from "../../../src/client/engine.ts";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
+import { QueueReader } from "../../../src/client/queue-reader.ts";
+import { Scheduler } from "../../../src/client/scheduler.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { LockTimeoutError } from "../../../src/errors.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 interface Fixture {
@@ -74,6 +78,27 @@ test("a look-up is sent after the renewals of its turn, and before the release o
   expect(fixture.calls.slice(-3)).toEqual(["renew", "list k", "release"]);
   expect((await wait).blocked).toEqual({ holder: "the holder", heldForMs: 3_000, ahead: 1 });
   await ownLock.release();
+});
+
+test("renewals that a turn collects after it has asked for a look-up are sent before it", async () => {
+  const clock = new FakeClock();
+  const calls: string[] = [];
+  const inner = memory({ store: memoryStore(clock) });
+  const driver = delegate(inner, {
+    list: (query, options) => {
+      calls.push("list");
+      return inner.list(query, options);
+    },
+  });
+  await driver.open(NO_EVENTS);
+  const engine = {
+    driver,
+    clock,
+    scheduler: new Scheduler(clock, () => undefined),
+    flushRenewals: () => calls.push("renew"),
+  };
+  await new QueueReader(engine as unknown as Engine).read("k");
+  expect(calls).toEqual(["renew", "list"]);
 });
 
 test("look-ups of a few keys run at once; the others follow after all releases", async () => {
