@@ -63,7 +63,8 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
     const short = context.createClaim("short", { ttlMs: 60_000 });
     await client.claimHeld(short);
     const { locks } = await openTestClient(context, { ttl: 60_000 });
-    // the first wait of a client may begin with calls that show the lease anew, whatever it is told
+    // a client that waits for the first time may renew its claim once it has subscribed, and so see the shorter lease
+    // although the driver sends it no notification
     const earlier = context.createClaim("earlier");
     await client.claimHeld(earlier);
     const first = locks.acquire("earlier");

@@ -3,9 +3,9 @@
  *
  * Why the driver keeps the times of each lease, although the core has a deadline for each claim (decision 0082): a
  * client tells a restarted server the rest of the lease itself, of which the core believes nine tenths, and the server
- * accepts it without any clock of its own. DriverEvents.heldTokens() says neither this nor anything about a claim that waits,
- * whose lease must not have ended either, or it would take the place of others in the queue. So the question to the
- * core could replace none of the times here, only repeat one.
+ * accepts it without any clock of its own. DriverEvents.heldTokens() says neither this nor anything about a claim that
+ * waits, whose lease must not have ended either, or it would take the place of others in the queue. So the question to
+ * the core could replace none of the times here, only repeat one.
  */
 
 import { believedUntil } from "../../claim/lease-deadline.ts";

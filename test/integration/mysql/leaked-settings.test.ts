@@ -3,6 +3,8 @@
 import * as mariadb from "mariadb";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
+import { toBucket } from "../../../src/drivers/sql/schema.ts";
+import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
@@ -10,6 +12,7 @@ import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture, Pool } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture, emptyTables, markLongInUse } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
 
 /** What the session does, and how to read what it has set; null: the statement is no setting. */
 const LEAKED_SETTINGS = [
@@ -131,6 +134,41 @@ withMariaDb(
       await run("rollback and no chain no release");
       // another one may be opened on it
       await expectWorks(await openOn(pool));
+    });
+
+    test("an error behind other claims leaves the settings as they were", async () => {
+      const pool = connectPool();
+      const driver = await openOn(pool);
+      for (const text of ["set max_join_size = 1, unique_checks = 0", "set time_zone = '-11:00'"])
+        await pool.promise().query(text);
+      const state = "select connection_id() as id, @@sql_big_selects a, @@unique_checks b, @@time_zone c limit 1";
+      const [before] = await pool.promise().query(state);
+      const bucket = toBucket(KEY);
+      const [rows] = await fixture.database.query(`select last_token from holdfast_4_buckets where bucket = ${bucket}`);
+      await fixture.database.query(`delete from holdfast_4_buckets where bucket = ${bucket}`);
+      await expect(driver.claim(makeClaim(KEY))).rejects.toThrow(/missing/);
+      await fixture.database.query(
+        `insert into holdfast_4_buckets (bucket, last_token) values (${bucket}, ${rows?.last_token})`,
+      );
+      expect((await pool.promise().query(state))[0]).toEqual(before);
+      await expectWorks(driver);
+    });
+
+    test("a table that is locked for a moment, in a session with time-outs of 0, costs no lock and no request", async () => {
+      const pool = connectPool();
+      const locks = createLocks(mysql(pool, { silenceWarnings: ["durability"] }), { ttl: 6_000 });
+      const held = await locks.acquire(KEY);
+      await pool.promise().query("set lock_wait_timeout = 0, innodb_lock_wait_timeout = 0");
+      const other = await fixture.pool().promise().getConnection();
+      await other.query("lock tables holdfast_4_claims write, holdfast_4_buckets write");
+      const request = locks.acquire(NEXT_KEY, { wait: "20s" });
+      // the first renewal is due after a third of the lease
+      await expect(until(() => held.signal.aborted, { within: 2_500, what: "a loss" })).rejects.toThrow(/in vain/);
+      await other.query("unlock tables");
+      other.release();
+      await (await request).release();
+      expect(await held.release()).toBe(true);
+      await locks.close();
     });
 
     test("all of them", async () => {

@@ -1,6 +1,7 @@
 /**
  * Settings of the session for one call, on MariaDB (MySQL reads a comment): whatever another user of the pool has set
- * there, the call does the same. Each setting costs 1 to 3 % of an uncontended claim.
+ * there, the call does the same. Each setting costs time, so an uncontended claim has only those that its one statement
+ * needs.
  */
 
 /**
@@ -20,16 +21,16 @@ const LIMITS = "max_statement_time=?,innodb_lock_wait_timeout=?";
 const OF_ROWS = "sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1,time_zone=_ascii'+00:00'";
 
 /** The word {row_settings} of a procedure whose first step needs none of them. */
-export const ROW_SETTINGS: string = set(OF_ROWS);
+export const ROW_SETTINGS: string = formatSettings(OF_ROWS);
 
-/** Procedures that set those of rows themselves, and only if they need them. */
+/** Procedures that set those of rows themselves, if they come to more than one statement ({row_settings}). */
 const SET_THEIR_OWN: readonly string[] = ["claim", "release"];
 
 /** Precedes the call of a procedure, with two values: the longest time of the call, and of a wait for a row, in seconds. */
-export function settingsOfCall(procedure: string): string {
-  return set(SET_THEIR_OWN.includes(procedure) ? LIMITS : `${LIMITS},${OF_ROWS}`);
+export function formatCallSettings(procedure: string): string {
+  return formatSettings(SET_THEIR_OWN.includes(procedure) ? LIMITS : `${LIMITS},${OF_ROWS}`);
 }
 
-function set(settings: string): string {
+function formatSettings(settings: string): string {
   return `/*M! set statement ${settings} for */`;
 }

@@ -30,7 +30,7 @@ import type {
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { BUCKET_COUNT, toBucket, toOneBucket } from "../schema.ts";
 import { createServerDialect } from "../server-dialect.ts";
-import { settingsOfCall } from "./call-settings.ts";
+import { formatCallSettings } from "./call-settings.ts";
 import { diagnose } from "./diagnostics.ts";
 import { breaksConnection, explainError, isReadOnlyError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
 import { expandStatement } from "./migration.ts";
@@ -270,7 +270,7 @@ class MysqlSession implements DialectSession {
     let text = this.#texts.get(procedure);
     if (text === undefined) {
       const placeholders = values.map(() => "?").join(",");
-      text = expandStatement(`${settingsOfCall(procedure)} call {${procedure}}(${placeholders})`, this.#location);
+      text = expandStatement(`${formatCallSettings(procedure)} call {${procedure}}(${placeholders})`, this.#location);
       this.#texts.set(procedure, text);
     }
     const call = text;

@@ -1,7 +1,8 @@
 /**
  * Where the file of a database may be. SQLite coordinates its users by two files that it finds by name, -wal and -shm,
  * and by file locks and shared memory of the kernel. A user who has another name of the file, or reaches it through
- * another mount, another machine or another kernel, is coordinated with no other user: two hold one lock, and neither gets an error.
+ * another mount, another machine or another kernel, is coordinated with no other user: two hold one lock, and neither
+ * gets an error.
  */
 
 import { statSync } from "node:fs";

@@ -32,8 +32,9 @@ begin
       -- flushed
       select concat('h ', last_insert_id(), ' ', p_count, ' ', p_ttl, ' ', v_now div 1000) as reply;
     else
-      {row_settings} call {claim_queued}(p_inbox, p_lock_wait, p_id, p_key, p_bucket, p_permits, p_limit, p_ttl, p_count, p_floor, p_wait, p_recall, p_label,
-        p_max_ttl);
+      {row_settings}
+      call {claim_queued}(p_inbox, p_lock_wait, p_id, p_key, p_bucket, p_permits, p_limit, p_ttl, p_count, p_floor,
+        p_wait, p_recall, p_label, p_max_ttl);
     end if;
   {end_transaction}
 end
