@@ -37,6 +37,9 @@ const CLIENTS = {
     `createLocks((await import(${built("dist/drivers/redis/driver.js")})).redis(async () => new (await import("ioredis")).Redis(${JSON.stringify(url)})), OPTIONS)`,
   nodeRedis: (url: string, library = "redis") =>
     `createLocks((await import(${built("dist/drivers/redis/driver.js")})).redis(async () => (await import("${library}")).createClient({ url: ${JSON.stringify(url)} })), OPTIONS)`,
+  /** By a url, in a process that no longer finds the library which is preferred. */
+  without: (library: string, url: string) =>
+    `(hidePackage("${library}"), connect(${JSON.stringify(url)}, { ...OPTIONS, connectTimeout: "30s" }))`,
   quorum: (url: string) =>
     `createLocks((await import(${built("dist/drivers/quorum/driver.js")})).quorum(await Promise.all([1, 2, 3].map(async (index) => (await import(${built("dist/drivers/redis/driver.js")})).redis(async () => new (await import("ioredis")).Redis(${JSON.stringify(url)}), { prefix: "q" + index })))), OPTIONS)`,
 };
@@ -166,6 +169,8 @@ const STORES: readonly { readonly name: string; start(): Promise<Store>; readonl
         create: (url) => CLIENTS.url(url.replace(/^postgres(ql)?:/, "postgres+advisory:")),
         canCache: false,
       },
+      // the last: the library is hidden from all that follow
+      { name: "postgres.js", create: (url) => CLIENTS.without("pg", url) },
     ],
   },
   {
@@ -182,6 +187,7 @@ const STORES: readonly { readonly name: string; start(): Promise<Store>; readonl
         create: (url) => CLIENTS.url(url.replace(/^(mysql|mariadb):/, "$1+advisory:")),
         canCache: false,
       },
+      { name: "mariadb", create: (url) => CLIENTS.without("mysql2", url) },
     ],
   },
   {
@@ -199,6 +205,17 @@ const STORES: readonly { readonly name: string; start(): Promise<Store>; readonl
   },
 ];
 
+/** For imports to come. */
+const HIDE_PACKAGE = `
+  function hidePackage(name) {
+    const error = \`Object.assign(new Error("Cannot find package '\${name}'"), { code: "ERR_MODULE_NOT_FOUND" })\`;
+    const hook = \`export async function resolve(specifier, context, next) {
+      if (specifier === "\${name}") throw \${error};
+      return next(specifier, context);
+    }\`;
+    register("data:text/javascript," + encodeURIComponent(hook));
+  }`;
+
 /** A program that does this, says so, and has nothing left to do when its standard input ends. */
 class Program {
   readonly #child: ReturnType<typeof spawn>;
@@ -207,9 +224,11 @@ class Program {
 
   constructor(clients: readonly { readonly create: string; readonly use: string }[]) {
     const text = `
+      import { register } from "node:module";
       import { connect, createLocks } from ${built("dist/index.js")};
       const OPTIONS = { ttl: "10s", wait: "1h" };
       const lastActs = [];
+      ${HIDE_PACKAGE}
       process.on("warning", () => undefined);
       ${clients.map(({ create, use }) => `{ const locks = await ${create}; ${use} }`).join("\n")}
       console.log("ready");

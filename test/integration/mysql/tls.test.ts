@@ -4,8 +4,8 @@ import { readFileSync } from "node:fs";
 import mariadb from "mariadb";
 import { describe, expect, test } from "vitest";
 import { connect } from "../../../src/client/connect.ts";
-import type { MariadbConnectionLike, MariadbPoolLike } from "../../../src/drivers/sql/clients/mariadb.ts";
-import { adaptMariadbPool } from "../../../src/drivers/sql/clients/mariadb.ts";
+import type { MariadbConnectionLike } from "../../../src/drivers/sql/clients/mariadb.ts";
+import { createMariadbPool } from "../../../src/drivers/sql/clients/mariadb.ts";
 import { explainError } from "../../../src/drivers/sql/mysql/errors.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import type { DatabaseServer } from "../../support/stores/sql-database.ts";
@@ -18,7 +18,6 @@ const UNKNOWN_ISSUER = /^mysql: the certificate of the server is signed by an un
 const OTHER_NAME = /^mysql: the certificate of the server is for another name/;
 
 interface MariadbModule {
-  createPool(options: object): MariadbPoolLike;
   createConnection(options: object): Promise<MariadbConnectionLike>;
 }
 
@@ -29,8 +28,8 @@ const urlOf = (server: DatabaseServer, query: string): string =>
 async function connectMariadb({ port }: DatabaseServer, host: string, ca: string): Promise<string> {
   const options = { host, port, user: "root", connectTimeout: 5_000, ssl: { host, ca: readFileSync(ca, "utf8") } };
   // its types lack members of its pools
-  const { createPool, createConnection } = mariadb as unknown as MariadbModule;
-  const client = adaptMariadbPool(createPool({ ...options, minimumIdle: 0 }), () => createConnection(options));
+  const { createConnection } = mariadb as unknown as MariadbModule;
+  const client = createMariadbPool(() => createConnection(options), 4);
   try {
     const connection = await client.connect();
     const { rows } = await connection.query("show status like 'Ssl_version'");

@@ -40,10 +40,7 @@ withPostgres((server) => {
   /** As for a url where postgres.js is the only library. */
   const ofPostgresJsUrl = (url: string) => {
     const create = async () =>
-      createPostgresJsPool((changes) => postgresJs(url, changes) as unknown as PostgresJsLike, {
-        max: 4,
-        idle_timeout: 60,
-      });
+      createPostgresJsPool((changes) => postgresJs(url, changes) as unknown as PostgresJsLike, 4);
     return createSqlDriver(createPostgresDialect(create, true, SETTINGS), SETTINGS);
   };
 

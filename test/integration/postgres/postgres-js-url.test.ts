@@ -16,9 +16,9 @@ const TERMINATIONS = process.env.HOLDFAST_LONG === "1" ? 200 : 30;
 
 withPostgres((server) => {
   const openLocks = (url: string): Locks => {
-    const settings = { max: 4, idle_timeout: 60, onnotice: () => undefined };
+    const settings = { onnotice: () => undefined };
     const create = async () =>
-      createPostgresJsPool((changes) => postgres(url, changes) as unknown as PostgresJsLike, settings);
+      createPostgresJsPool((changes) => postgres(url, { ...settings, ...changes }) as unknown as PostgresJsLike, 4);
     const options = { silenceWarnings: ["durability"] } as const;
     const locks = createLocks(createSqlDriver(createPostgresDialect(create, true, options), options), {
       order: "strict",

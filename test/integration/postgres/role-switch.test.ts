@@ -50,7 +50,7 @@ const ROWS: Readonly<Record<string, (url: string) => Row>> = {
   "a url, by postgres.js": (url) => {
     const create = (changes: object) =>
       postgresJs(url, { onnotice: () => undefined, ...changes }) as unknown as PostgresJsLike;
-    const pool = async () => createPostgresJsPool(create, { max: 4, idle_timeout: 60 });
+    const pool = async () => createPostgresJsPool(create, 4);
     return { driver: createSqlDriver(createPostgresDialect(pool, true, OPTIONS), OPTIONS) };
   },
   "a Pool of pg": (url) => {

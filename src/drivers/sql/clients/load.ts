@@ -3,10 +3,11 @@
  * needs it.
  */
 
+import { once } from "node:events";
 import { connect, Socket } from "node:net";
 import { createConnectError } from "../../../net/transport.ts";
-import type { MariadbConnectionLike, MariadbPoolLike } from "./mariadb.ts";
-import { adaptMariadbPool } from "./mariadb.ts";
+import type { MariadbConnectionLike } from "./mariadb.ts";
+import { createMariadbPool } from "./mariadb.ts";
 import { createMissingError, nullIfMissing } from "./missing-library.ts";
 import type { Mysql2PoolLike } from "./mysql2.ts";
 import { adaptMysql2Pool } from "./mysql2.ts";
@@ -75,14 +76,14 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
     const { url: plainUrl, options } = toPostgresJsSettings(endpoint);
     const settings = {
       ...options,
-      connect_timeout: Math.ceil(connectTimeoutMs / 1_000),
       connection: { application_name: APPLICATION_NAME },
       onnotice: () => undefined,
+      // sockets and timers of the library would keep the process alive
+      socket: (target: PostgresJsTarget) => openPostgresJsSocket(target, connectTimeoutMs),
+      connect_timeout: null,
+      idle_timeout: null,
     };
-    return createPostgresJsPool((changes) => create(plainUrl, { ...settings, ...changes }), {
-      max: MAX_CONNECTIONS,
-      idle_timeout: IDLE_TIMEOUT_MS / 1_000,
-    });
+    return createPostgresJsPool((changes) => create(plainUrl, { ...settings, ...changes }), MAX_CONNECTIONS);
   }
   throw createMissingError("PostgreSQL urls", ["pg", "postgres"]);
 }
@@ -116,14 +117,16 @@ export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOpt
   const mariadb = await importMariadb();
   if (mariadb !== null) {
     // without the host it would compare the certificate of a server that is named by its address with "localhost"
-    const mariadbSettings = {
-      ...settings,
-      connectTimeout: connectTimeoutMs,
+    const { socketPath: _, ...target } = options;
+    const connectionSettings = {
+      ...target,
+      connectAttributes: settings.connectAttributes,
       ...(ssl !== undefined && { ssl: { host: options.host, ...ssl } }),
+      // sockets and timers of the library would keep the process alive
+      stream: () => connectSocket(options, connectTimeoutMs),
+      connectTimeout: 0,
     };
-    const pool = mariadb.createPool({ ...mariadbSettings, minimumIdle: 0, idleTimeout: IDLE_TIMEOUT_MS / 1_000 });
-    const { connectionLimit: _, ...connectionSettings } = mariadbSettings;
-    return adaptMariadbPool(pool, () => mariadb.createConnection(connectionSettings));
+    return createMariadbPool(() => mariadb.createConnection(connectionSettings), MAX_CONNECTIONS);
   }
   throw createMissingError("MariaDB and MySQL urls", ["mysql2", "mariadb"]);
 }
@@ -149,6 +152,21 @@ function connectSocket(
     else socket.destroy(createConnectError("ETIMEDOUT", `no answer within ${timeoutMs} ms`));
   });
   return socket.unref();
+}
+
+/** Where a connection of postgres.js shall lead to: all hosts of its url. */
+interface PostgresJsTarget {
+  readonly host: readonly [string, ...string[]];
+  readonly port: readonly [number, ...number[]];
+  readonly path?: string | false;
+}
+
+async function openPostgresJsSocket({ host, port, path }: PostgresJsTarget, timeoutMs: number): Promise<Socket> {
+  const target = { host: host[0], port: port[0] };
+  const socket = connectSocket(path ? { ...target, socketPath: path } : target, timeoutMs);
+  await once(socket, "connect");
+  // by this name the library judges the certificate
+  return Object.assign(socket, target);
 }
 
 async function importPg(): Promise<PgModule | null> {
@@ -190,7 +208,6 @@ interface Mysql2Module {
 }
 
 interface MariadbModule {
-  createPool(options: object): MariadbPoolLike;
   createConnection(options: object): Promise<MariadbConnectionLike>;
 }
 

@@ -8,6 +8,7 @@ import {
   createTransactionError,
   EndSignal,
 } from "./connection.ts";
+import { ConnectionPool } from "./connection-pool.ts";
 import type { Emitter } from "./emitter.ts";
 import { ignoreError, ignoreErrors, watchEvents } from "./emitter.ts";
 import { normalizeInteger } from "./integers.ts";
@@ -42,22 +43,30 @@ export interface MariadbPoolLike extends Emitter {
   end(): Promise<unknown>;
 }
 
-/** @param connect opens a connection beside the pool; absent: there is no way to learn its settings */
-export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<MariadbConnectionLike>): SqlClient {
+/**
+ * A pool of at most `max` connections, for a url. That of the library keeps the process alive, and repeats a refused
+ * login until its timeout, after which it does not say why.
+ */
+export function createMariadbPool(open: () => Promise<MariadbConnectionLike>, max: number): SqlClient {
+  const connect = async (): Promise<DedicatedConnection> => adaptDedicated(await open());
+  const pool = new ConnectionPool(connect, max, isMysqlServerError);
+  return {
+    dialect: "mysql",
+    library: "mariadb",
+    connect: () => pool.take(),
+    watchBreaks: pool.watchBreaks,
+    connectDedicated: connect,
+    close: async () => pool.close(),
+  };
+}
+
+export function adaptMariadbPool(pool: MariadbPoolLike): SqlClient {
   ignoreErrors(pool);
   const listeners = breakListeners(pool);
-  let isTried = connect === undefined;
-  // a pool repeats a refused login until its timeout, and then does not say why: the error of a connection does
-  const tryOnce = async (): Promise<void> => {
-    if (isTried) return;
-    await (await connect?.())?.end();
-    isTried = true;
-  };
   return {
     dialect: "mysql",
     library: "mariadb",
     async connect() {
-      await tryOnce();
       const connection = await pool.getConnection();
       ignoreErrors(connection);
       listeners.watchConnection(connection);
@@ -67,7 +76,6 @@ export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<
       });
     },
     watchBreaks: listeners.watchBreaks,
-    ...(connect !== undefined && { connectDedicated: async () => adaptDedicated(await connect()) }),
     async close() {
       await pool.end();
     },

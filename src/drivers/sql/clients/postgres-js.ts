@@ -71,27 +71,21 @@ export interface PostgresJsLike extends StatementRunner {
 /** The function of the package. */
 export type CreatePostgresJs = (options: object) => PostgresJsLike;
 
-/** Settings of a pool for a url. */
-interface PoolSettings {
-  readonly max: number;
-  /** Seconds until an idle connection is closed. */
-  readonly idle_timeout: number;
-}
-
 /**
- * A pool of connections with these settings. That of the library is not used: the query for types with which it begins
+ * A pool of at most `max` connections, for a url. That of the library is not used: the query for types with which it begins
  * a connection ends the process if the connection breaks then; without that query a connection that is reserved while
  * it is opened stays so for ever; and after an error a connection waits for up to seconds before it is opened again.
  * @param create opens a client with these settings and others
  */
-export function createPostgresJsPool(create: CreatePostgresJs, { max, ...settings }: PoolSettings): SqlClient {
-  const pool = new ConnectionPool(() => connectDedicated(create, settings), max, isPostgresServerError);
+export function createPostgresJsPool(create: CreatePostgresJs, max: number): SqlClient {
+  const connect = (): Promise<DedicatedConnection> => connectDedicated(create, {});
+  const pool = new ConnectionPool(connect, max, isPostgresServerError);
   return {
     dialect: "postgres",
     library: "postgres.js",
     connect: () => pool.take(),
     watchBreaks: pool.watchBreaks,
-    connectDedicated: () => connectDedicated(create, { ...settings, idle_timeout: null }),
+    connectDedicated: connect,
     close: async () => pool.close(),
   };
 }
