@@ -680,10 +680,10 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/integration/server/reclaim-limits.test.ts",
   },
   {
-    name: "claims that are told of in one frame counted behind it",
+    name: "claims that are told of after a restart without an owner",
     file: "src/server/local/recovery-window.ts",
-    find: "  if (record !== undefined) rules.adopt(record);\n",
-    replace: "  if (record === null) rules.adopt(record);\n",
+    find: "  adopt(record);\n",
+    replace: "  if (record === null) adopt(record);\n",
     tests: "test/integration/server/reclaim-limits.test.ts",
   },
   {

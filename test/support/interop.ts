@@ -7,6 +7,7 @@ import {
   lstatSync,
   mkdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -140,7 +141,7 @@ export function prepareExample(name: string): string {
   const modules = installWithPackage(name);
   alone(join(INTEROP, name), () => {
     mkdirSync(join(modules, ".example"), { recursive: true });
-    copyFileSync(join("examples", name, "main.mjs"), join(modules, ".example/main.mjs"));
+    replaceFile(join("examples", name, "main.mjs"), join(modules, ".example/main.mjs"));
   });
   return join(modules, ".example/main.mjs");
 }
@@ -154,10 +155,17 @@ export function installWithPackage(folder: string): string {
     // not a link to the project: tools that follow links would never come to an end
     if (lstatSync(copy, { throwIfNoEntry: false })?.isSymbolicLink()) rmSync(copy);
     mkdirSync(copy, { recursive: true });
-    copyFileSync("package.json", join(copy, "package.json"));
+    replaceFile("package.json", join(copy, "package.json"));
     if (!existsSync(join(copy, "dist"))) symlinkSync(resolve("dist"), join(copy, "dist"));
   });
   return modules;
+}
+
+/** Copies a file at once: a program that another test has started may be reading the old one. */
+function replaceFile(source: string, target: string): void {
+  const copy = `${target}.new`;
+  copyFileSync(source, copy);
+  renameSync(copy, target);
 }
 
 function tryRun(command: string, args: readonly string[], options: { cwd: string; timeout: number }): string {

@@ -247,9 +247,11 @@ function reclaimAll(
   items: readonly ReclaimItem[],
   rules: ReclaimRules,
 ): Answer[] {
-  for (const item of items) reclaimOne(table, session, item, rules);
-  // answered only now: of two conflicting claims the later one may be the one that stays
-  return items.map(({ claim }) => statusAfterReclaim(table, claim.id, rules));
+  return items.map((item) => {
+    reclaimOne(table, session, item, rules);
+    // the session owns it before the next one is judged, which may exceed its quota
+    return statusAfterReclaim(table, item.claim.id, rules);
+  });
 }
 
 function reclaimOne(
@@ -276,9 +278,6 @@ function reclaimOne(
     if ((needsJournal(claim.ttlMs) && !acceptsJournaled) || (claim.ttlMs !== "session" && remainingMs <= 0)) return;
     table.reclaim(claim, { owner: session, account }, { token, tokenCount: lastState.tokenCount, remainingMs });
   }
-  // at once: the next claim of this frame may exceed the quota of this client
-  const record = table.records.get(claim.id);
-  if (record !== undefined) rules.adopt(record);
 }
 
 function statusAfterReclaim(table: LockTable<Session>, id: ClaimId, { adopt, time }: ReclaimRules): Answer {
