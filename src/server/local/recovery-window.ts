@@ -240,7 +240,10 @@ interface ReclaimRules extends ReclaimCallbacks {
   readonly time: Timestamps;
 }
 
-/** Reclaims the items and returns the state of each claim. The table's time must be up to date. */
+/**
+ * Reclaims the items and returns the state of each claim. The table's time must be up to date. A claim that a later one
+ * displaces was answered "held": its client is notified, and renews all claims after it has reclaimed them.
+ */
 function reclaimAll(
   table: LockTable<Session>,
   session: Session,

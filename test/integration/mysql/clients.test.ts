@@ -1,8 +1,5 @@
 // The adapters of the client libraries, whatever settings the user's client has.
 
-import { once } from "node:events";
-import type { AddressInfo, Socket } from "node:net";
-import { connect, createServer } from "node:net";
 import * as mariadb from "mariadb";
 import mariadbCallback from "mariadb/callback";
 import mysql2 from "mysql2";
@@ -16,10 +13,12 @@ import {
   expectEndsReportedOnce,
   expectFourConnections,
   expectOneCallerAtATime,
+  expectSilentLoginsGivenUp,
   expectUsableAgain,
   query,
 } from "../../support/stores/sql-client-tests.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { openMariadbUrl } from "../../support/stores/url-clients.ts";
 import { until } from "../../support/until.ts";
 
 /** Of a library: its own object, and the same adapted. */
@@ -271,11 +270,18 @@ withMariaDb((server) => {
     (await client.connect()).release();
   });
 
+  /** The client of a url by each library. */
+  const ofUrl = async (url: string): Promise<SqlClient[]> => {
+    const clients = [await loadMysqlClient(url, { connectTimeoutMs: 5_000 }), openMariadbUrl(url)];
+    onTestFinished(async () => {
+      for (const client of clients) await client.close();
+    });
+    return clients;
+  };
+
   test("a dedicated connection is beside the pool, and reports its end once", async () => {
     const { client } = LIBRARIES.mysql2!({ connectionLimit: 1 });
-    const loaded = await loadMysqlClient(server().url, { connectTimeoutMs: 5_000 });
-    onTestFinished(() => loaded.close());
-    for (const subject of [client, loaded]) {
+    for (const subject of [client, ...(await ofUrl(server().url))]) {
       const pooled = await subject.connect();
       await expectEndsReportedOnce(subject, async (connection) => kill(await threadOf(connection)));
       pooled.release();
@@ -283,50 +289,47 @@ withMariaDb((server) => {
   });
 
   test("a url makes a pool of at most four connections with a name", async () => {
-    const client = await loadMysqlClient(server().url, { connectTimeoutMs: 5_000 });
-    onTestFinished(() => client.close());
-    expect(client.library).toBe("mysql2");
-    await expectFourConnections(client);
+    const clients = await ofUrl(server().url);
+    expect(clients.map(({ library }) => library)).toEqual(["mysql2", "mariadb"]);
+    for (const client of clients) await expectFourConnections(client);
+  });
+
+  test("the server does not see connections of a url as aborted when its client is closed", async () => {
+    const readAborted = () => server().query("show global status like 'Aborted_clients'");
+    const isOpen = async (): Promise<boolean> =>
+      (await server().query("select 1 from information_schema.processlist where user = 'orderly'")).length > 0;
+    const database = await server().freshDatabase();
+    await database.query("create user orderly identified by 'secret'");
+    await database.query(`grant all on ${database.name}.* to orderly`);
+    const before = await readAborted();
+    for (const open of [loadMysqlClient, openMariadbUrl]) {
+      const client = await open(database.urlOf("orderly", "secret"), { connectTimeoutMs: 5_000 });
+      const [first, second] = [await client.connect(), await client.connect()];
+      first.release();
+      expect(await isOpen()).toBe(true);
+      await client.close();
+      second.release();
+      await until(async () => !(await isOpen()), { within: 5_000, what: "the end of the connections" });
+    }
+    expect(await readAborted()).toEqual(before);
   });
 
   test("connections of a url whose login is not answered give their places in the pool back", async () => {
-    let isSilent = true;
-    const sockets: Socket[] = [];
-    const relay = createServer((client) => {
-      const upstream = connect(server().port, "127.0.0.1");
-      sockets.push(
-        client.on("error", () => undefined),
-        upstream.on("error", () => undefined),
+    for (const open of [loadMysqlClient, openMariadbUrl]) {
+      await expectSilentLoginsGivenUp(server().port, [0, 1], (port) =>
+        open(server().url.replace(`:${server().port}`, `:${port}`), { connectTimeoutMs: 300 }),
       );
-      upstream.once("data", (greeting) => {
-        client.write(greeting);
-        if (!isSilent) client.pipe(upstream).pipe(client);
-      });
-    }).listen(0, "127.0.0.1");
-    await once(relay, "listening");
-    const { port } = relay.address() as AddressInfo;
-    const url = server().url.replace(`:${server().port}`, `:${port}`);
-    const client = await loadMysqlClient(url, { connectTimeoutMs: 300 });
-    onTestFinished(async () => {
-      await client.close();
-      for (const socket of sockets) socket.destroy();
-      relay.close();
-    });
-    const attempts = await Promise.allSettled([1, 2, 3, 4].map(() => client.connect()));
-    for (const attempt of attempts)
-      expect(attempt).toMatchObject({ reason: { message: expect.stringContaining("no answer within 300 ms") } });
-    isSilent = false;
-    (await client.connect()).release();
+    }
   });
 
   test("an error of a url's client does not contain the password", async () => {
     const database = await server().freshDatabase();
     await database.query("create user secretive identified by 'right'");
-    const client = await loadMysqlClient(database.urlOf("secretive", "wr0ng-pw"), { connectTimeoutMs: 5_000 });
-    onTestFinished(() => client.close());
-    const error: unknown = await client.connect().catch((failure: unknown) => failure);
-    expect(String(error)).toContain("denied");
-    expect(JSON.stringify([error, String(error)])).not.toContain("wr0ng-pw");
+    for (const client of await ofUrl(database.urlOf("secretive", "wr0ng-pw"))) {
+      const error: unknown = await client.connect().catch((failure: unknown) => failure);
+      expect(String(error)).toContain("denied");
+      expect(JSON.stringify([error, String(error)])).not.toContain("wr0ng-pw");
+    }
   });
 
   test("clients of mariadb/callback and pool clusters are refused by name", () => {

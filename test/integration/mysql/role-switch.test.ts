@@ -4,6 +4,8 @@
 import * as mariadb from "mariadb";
 import { createConnection, createPool } from "mysql2/promise";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
+import { createSqlDriver } from "../../../src/drivers/sql/driver.ts";
+import { createMysqlDialect } from "../../../src/drivers/sql/mysql/dialect.ts";
 import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
 import { mysqlFromUrl } from "../../../src/drivers/sql/mysql/from-url.ts";
 import type { Locks } from "../../../src/index.ts";
@@ -13,6 +15,7 @@ import type { MariaDbReplica } from "../../support/stores/mariadb.ts";
 import { REPLICATED, startMariaDbReplica } from "../../support/stores/mariadb.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { openMariadbUrl } from "../../support/stores/url-clients.ts";
 import type { TcpProxy } from "../../support/tcp-proxy.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 
@@ -52,7 +55,13 @@ function toRow(pool: PoolLike): Row {
 
 /** `rootUrl`: of an account that `read_only` does not bind. */
 const ROWS: Readonly<Record<string, (url: string, rootUrl: string) => Row>> = {
-  "a url": (url) => ({ driver: mysqlFromUrl(url, OPTIONS) }),
+  "a url, by mysql2": (url) => ({ driver: mysqlFromUrl(url, OPTIONS) }),
+  "a url, by mariadb": (url) => ({
+    driver: createSqlDriver(
+      createMysqlDialect(async () => openMariadbUrl(url), true, OPTIONS),
+      OPTIONS,
+    ),
+  }),
   "a url of root": (_, rootUrl) => ({ driver: mysqlFromUrl(rootUrl, OPTIONS) }),
   "a pool of mysql2": (url) => toRow(createPool({ uri: url, connectionLimit: POOL_SIZE })),
   "a pool of mariadb": (url) => {

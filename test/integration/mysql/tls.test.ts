@@ -1,35 +1,27 @@
 // TLS: which parameters of a url verify the server, with both libraries; and the command line.
 
-import { readFileSync } from "node:fs";
-import mariadb from "mariadb";
 import { describe, expect, test } from "vitest";
 import { connect } from "../../../src/client/connect.ts";
-import type { MariadbConnectionLike } from "../../../src/drivers/sql/clients/mariadb.ts";
-import { createMariadbPool } from "../../../src/drivers/sql/clients/mariadb.ts";
+import { loadMysqlClient } from "../../../src/drivers/sql/clients/load.ts";
 import { explainError } from "../../../src/drivers/sql/mysql/errors.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
+import { expectSilentLoginsGivenUp } from "../../support/stores/sql-client-tests.ts";
 import type { DatabaseServer } from "../../support/stores/sql-database.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { createTlsFiles } from "../../support/stores/tls-files.ts";
+import { openMariadbUrl } from "../../support/stores/url-clients.ts";
 
 const files = createTlsFiles();
 const sandbox = cliSandbox();
 const UNKNOWN_ISSUER = /^mysql: the certificate of the server is signed by an unknown issuer: .*ssl-ca in the url/;
 const OTHER_NAME = /^mysql: the certificate of the server is for another name/;
 
-interface MariadbModule {
-  createConnection(options: object): Promise<MariadbConnectionLike>;
-}
-
 const urlOf = (server: DatabaseServer, query: string): string =>
   `${server.url.replace("127.0.0.1", "localhost")}?${query}&silenceWarnings=durability`;
 
-/** A client of mariadb as a url makes it: the cipher of its connection, or the explained error. */
-async function connectMariadb({ port }: DatabaseServer, host: string, ca: string): Promise<string> {
-  const options = { host, port, user: "root", connectTimeout: 5_000, ssl: { host, ca: readFileSync(ca, "utf8") } };
-  // its types lack members of its pools
-  const { createConnection } = mariadb as unknown as MariadbModule;
-  const client = createMariadbPool(() => createConnection(options), 4);
+/** By mariadb: the version of TLS, or the explained error. */
+async function connectMariadb({ url }: DatabaseServer, host: string, ca: string): Promise<string> {
+  const client = openMariadbUrl(`${url.replace("127.0.0.1", host)}?ssl-ca=${ca}`);
   try {
     const connection = await client.connect();
     const { rows } = await connection.query("show status like 'Ssl_version'");
@@ -66,6 +58,15 @@ describe("a server with a certificate for localhost and 127.0.0.1", () => {
         for (const host of ["localhost", "127.0.0.1"]) {
           expect(await connectMariadb(server(), host, files.server.ca)).toMatch(/^TLSv1\.[23]$/);
           expect(await connectMariadb(server(), host, files.wrongCa)).toMatch(UNKNOWN_ISSUER);
+        }
+      });
+
+      test("a server that is silent within the handshake, or after it, is given up", async () => {
+        for (const open of [loadMysqlClient, openMariadbUrl]) {
+          await expectSilentLoginsGivenUp(server().port, [0, 1, 2], (port) => {
+            const url = server().url.replace(`127.0.0.1:${server().port}`, `localhost:${port}`);
+            return open(`${url}?ssl-ca=${files.server.ca}`, { connectTimeoutMs: 300 });
+          });
         }
       });
 

@@ -4,6 +4,7 @@ import pg from "pg";
 import postgres from "postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptPostgresClient } from "../../../src/drivers/sql/clients/detect.ts";
+import type { LoadOptions } from "../../../src/drivers/sql/clients/load.ts";
 import { loadPostgresClient } from "../../../src/drivers/sql/clients/load.ts";
 import type { SqlClient, SqlConnection } from "../../../src/drivers/sql/clients/types.ts";
 import { lockWithLibraries } from "../../support/installed-package.ts";
@@ -12,10 +13,12 @@ import {
   expectEndsReportedOnce,
   expectFourConnections,
   expectOneCallerAtATime,
+  expectSilentLoginsGivenUp,
   expectUsableAgain,
   query,
 } from "../../support/stores/sql-client-tests.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
+import { openPostgresJsUrl } from "../../support/stores/url-clients.ts";
 import { until } from "../../support/until.ts";
 
 interface Subject {
@@ -356,22 +359,41 @@ withPostgres((server) => {
     expect(() => adaptPostgresClient(postgres({ transform: { row: { from: () => ({}) } } }))).toThrow("transform.row");
   });
 
-  test("a url makes a pool of at most four connections with a name, and its password is in no error", async () => {
-    const client = await loadPostgresClient(server().url, { connectTimeoutMs: 5_000 });
-    onTestFinished(() => client.close());
-    expect(client.library).toBe("pg");
-    await expectFourConnections(client);
-    expect((await query(client, "select current_setting('application_name') as name")).rows).toEqual([
-      { name: "holdfast" },
-    ]);
-    await server().query("create role secretive login password 'right'");
-    const url = server().url.replace("postgres@", "secretive:wr0ng-pw@");
-    const refused = await loadPostgresClient(`${url}?application_name=mine`, { connectTimeoutMs: 5_000 });
-    onTestFinished(() => refused.close());
-    const error: unknown = await refused.connect().catch((failure: unknown) => failure);
-    expect(String(error)).toContain("password authentication failed");
-    expect(JSON.stringify([error, String(error)])).not.toContain("wr0ng-pw");
+  const URL_CLIENTS: Readonly<Record<string, (url: string, options: LoadOptions) => SqlClient | Promise<SqlClient>>> = {
+    pg: loadPostgresClient,
+    "postgres.js": openPostgresJsUrl,
+  };
+
+  describe.each(Object.entries(URL_CLIENTS))("a url, by %s", (library, open) => {
+    const openClient = async (url: string, connectTimeoutMs = 5_000): Promise<SqlClient> => {
+      const client = await open(url, { connectTimeoutMs });
+      onTestFinished(() => client.close());
+      return client;
+    };
+
+    test("makes a pool of at most four connections with a name", async () => {
+      const client = await openClient(server().url);
+      expect(client.library).toBe(library);
+      await expectFourConnections(client);
+      expect((await query(client, "select current_setting('application_name') as name")).rows).toEqual([
+        { name: "holdfast" },
+      ]);
+    });
+
+    test("its password is in no error", async () => {
+      const url = server().url.replace("postgres@", `secretive_${library.length}:wr0ng-pw@`);
+      await server().query(`create role secretive_${library.length} login password 'right'`);
+      const refused = await openClient(`${url}?application_name=mine`);
+      const error: unknown = await refused.connect().catch((failure: unknown) => failure);
+      expect(String(error)).toContain("password authentication failed");
+      expect(JSON.stringify([error, String(error)])).not.toContain("wr0ng-pw");
+    });
   });
+
+  test("postgres.js: connections of a url whose login is not answered give their places in the pool back", () =>
+    expectSilentLoginsGivenUp(server().port, [0, 1], (port) =>
+      openPostgresJsUrl(server().url.replace(`:${server().port}`, `:${port}`), { connectTimeoutMs: 300 }),
+    ));
 });
 
 async function pidOf(connection: SqlConnection): Promise<unknown> {

@@ -2,8 +2,6 @@
 
 import { Client, Pool } from "pg";
 import postgresJs from "postgres";
-import type { PostgresJsLike } from "../../../src/drivers/sql/clients/postgres-js.ts";
-import { createPostgresJsPool } from "../../../src/drivers/sql/clients/postgres-js.ts";
 import { createSqlDriver } from "../../../src/drivers/sql/driver.ts";
 import { createPostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
 import type { PostgresOptions } from "../../../src/drivers/sql/postgres/driver.ts";
@@ -12,6 +10,7 @@ import type { BreakableStore, BreakTestOptions } from "../../support/stores/conn
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
 import { createPostgresFixture, LOSE_CLAIMS } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
+import { openPostgresJsUrl } from "../../support/stores/url-clients.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 
 const SETTINGS: PostgresOptions = { silenceWarnings: ["durability"] };
@@ -39,9 +38,10 @@ withPostgres((server) => {
   };
   /** As for a url where postgres.js is the only library. */
   const ofPostgresJsUrl = (url: string) => {
-    const create = async () =>
-      createPostgresJsPool((changes) => postgresJs(url, changes) as unknown as PostgresJsLike, 4);
-    return createSqlDriver(createPostgresDialect(create, true, SETTINGS), SETTINGS);
+    return createSqlDriver(
+      createPostgresDialect(async () => openPostgresJsUrl(url), true, SETTINGS),
+      SETTINGS,
+    );
   };
 
   const libraries: Readonly<

@@ -1,14 +1,12 @@
 // What postgres.js needs where it is the library of a url: its own pool neither survives terminations nor comes back soon.
 
-import postgres from "postgres";
 import { expect, onTestFinished, test } from "vitest";
-import type { PostgresJsLike } from "../../../src/drivers/sql/clients/postgres-js.ts";
-import { createPostgresJsPool } from "../../../src/drivers/sql/clients/postgres-js.ts";
 import { createSqlDriver } from "../../../src/drivers/sql/driver.ts";
 import { createPostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
+import { openPostgresJsUrl } from "../../support/stores/url-clients.ts";
 
 const TERMINATE = `select pg_terminate_backend(pid) from pg_stat_activity
   where datname = current_database() and pid <> pg_backend_pid()`;
@@ -16,13 +14,9 @@ const TERMINATIONS = process.env.HOLDFAST_LONG === "1" ? 200 : 30;
 
 withPostgres((server) => {
   const openLocks = (url: string): Locks => {
-    const settings = { onnotice: () => undefined };
-    const create = async () =>
-      createPostgresJsPool((changes) => postgres(url, { ...settings, ...changes }) as unknown as PostgresJsLike, 4);
     const options = { silenceWarnings: ["durability"] } as const;
-    const locks = createLocks(createSqlDriver(createPostgresDialect(create, true, options), options), {
-      order: "strict",
-    });
+    const dialect = createPostgresDialect(async () => openPostgresJsUrl(url), true, options);
+    const locks = createLocks(createSqlDriver(dialect, options), { order: "strict" });
     onTestFinished(() => locks.close());
     return locks;
   };

@@ -4,8 +4,6 @@
 import { Client, Pool } from "pg";
 import postgresJs from "postgres";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
-import type { PostgresJsLike } from "../../../src/drivers/sql/clients/postgres-js.ts";
-import { createPostgresJsPool } from "../../../src/drivers/sql/clients/postgres-js.ts";
 import { createSqlDriver } from "../../../src/drivers/sql/driver.ts";
 import { createPostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
@@ -18,6 +16,7 @@ import type { PostgresStandby } from "../../support/stores/postgres.ts";
 import { queryPostgres, startPostgresStandby } from "../../support/stores/postgres.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
+import { openPostgresJsUrl } from "../../support/stores/url-clients.ts";
 import type { TcpProxy } from "../../support/tcp-proxy.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
@@ -47,12 +46,12 @@ interface Staying {
 
 const ROWS: Readonly<Record<string, (url: string) => Row>> = {
   "a url, by pg": (url) => ({ driver: postgresFromUrl(url, OPTIONS) }),
-  "a url, by postgres.js": (url) => {
-    const create = (changes: object) =>
-      postgresJs(url, { onnotice: () => undefined, ...changes }) as unknown as PostgresJsLike;
-    const pool = async () => createPostgresJsPool(create, 4);
-    return { driver: createSqlDriver(createPostgresDialect(pool, true, OPTIONS), OPTIONS) };
-  },
+  "a url, by postgres.js": (url) => ({
+    driver: createSqlDriver(
+      createPostgresDialect(async () => openPostgresJsUrl(url), true, OPTIONS),
+      OPTIONS,
+    ),
+  }),
   "a Pool of pg": (url) => {
     const pool = new Pool({ connectionString: url, max: POOL_SIZE });
     let client: Awaited<ReturnType<Pool["connect"]>> | undefined;

@@ -1,6 +1,9 @@
 /** What every adapter of a client library must do, whichever database it is for. */
 
-import { expect } from "vitest";
+import { once } from "node:events";
+import type { AddressInfo, Socket } from "node:net";
+import { connect, createServer } from "node:net";
+import { expect, onTestFinished } from "vitest";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "../../../src/drivers/sql/clients/types.ts";
 import { until } from "../until.ts";
 
@@ -73,4 +76,44 @@ export async function expectFourConnections(client: SqlClient): Promise<void> {
   expect(isFifth).toBe(false);
   for (const connection of four) connection.release();
   await fifth;
+}
+
+/**
+ * A server may accept connections and then be silent, at whatever point of the login: attempts fail in time, and give
+ * their places in the pool back.
+ * @param answers the counts of messages that it sends before
+ * @param open opens a client of four connections that waits for 300 ms
+ */
+export async function expectSilentLoginsGivenUp(
+  port: number,
+  answers: readonly number[],
+  open: (port: number) => SqlClient | Promise<SqlClient>,
+): Promise<void> {
+  let passedCount = 0;
+  const sockets: Socket[] = [];
+  const relay = createServer((client) => {
+    const upstream = connect(port, "127.0.0.1");
+    for (const socket of [client, upstream]) sockets.push(socket.on("error", () => undefined));
+    client.on("close", () => upstream.destroy());
+    client.pipe(upstream);
+    let count = 0;
+    upstream.on("data", (message) => {
+      if (count++ < passedCount) client.write(message);
+    });
+  }).listen(0, "127.0.0.1");
+  await once(relay, "listening");
+  const client = await open((relay.address() as AddressInfo).port);
+  onTestFinished(async () => {
+    await client.close();
+    for (const socket of sockets) socket.destroy();
+    relay.close();
+  });
+  for (const count of answers) {
+    passedCount = count;
+    const attempts = await Promise.allSettled([1, 2, 3, 4].map(() => client.connect()));
+    for (const attempt of attempts)
+      expect(attempt).toMatchObject({ reason: { message: expect.stringContaining("no answer within 300 ms") } });
+  }
+  passedCount = Number.POSITIVE_INFINITY;
+  (await client.connect()).release();
 }

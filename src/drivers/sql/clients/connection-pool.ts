@@ -40,10 +40,10 @@ export class ConnectionPool {
     return this.#breakListeners.watchBreaks;
   }
 
-  /** Those in use are closed when they are released. */
+  /** In an orderly way, or the server logs that they were aborted. Those in use are closed when they are released. */
   close(): void {
     this.#isClosed = true;
-    for (const { connection } of this.#idle.splice(0)) connection.release(true);
+    for (const { connection } of this.#idle.splice(0)) connection.release();
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
@@ -84,7 +84,8 @@ export class ConnectionPool {
       },
       release: (isBroken) => {
         if (pooled.hasEnded) return;
-        if (isBroken || isInTransaction || this.#isClosed) return connection.release(true);
+        if (isBroken || isInTransaction) return connection.release(true);
+        if (this.#isClosed) return connection.release();
         this.#idle.push(pooled);
         this.#waiting.shift()?.();
       },

@@ -8,7 +8,6 @@ import {
   createTransactionError,
   EndSignal,
 } from "./connection.ts";
-import { ConnectionPool } from "./connection-pool.ts";
 import type { Emitter } from "./emitter.ts";
 import { ignoreError, ignoreErrors, watchEvents } from "./emitter.ts";
 import { normalizeInteger } from "./integers.ts";
@@ -41,23 +40,6 @@ interface MariadbPooledLike extends MariadbConnectionLike {
 export interface MariadbPoolLike extends Emitter {
   getConnection(): Promise<MariadbPooledLike>;
   end(): Promise<unknown>;
-}
-
-/**
- * A pool of at most `max` connections, for a url. That of the library keeps the process alive, and repeats a refused
- * login until its timeout, after which it does not say why.
- */
-export function createMariadbPool(open: () => Promise<MariadbConnectionLike>, max: number): SqlClient {
-  const connect = async (): Promise<DedicatedConnection> => adaptDedicated(await open());
-  const pool = new ConnectionPool(connect, max, isMysqlServerError);
-  return {
-    dialect: "mysql",
-    library: "mariadb",
-    connect: () => pool.take(),
-    watchBreaks: pool.watchBreaks,
-    connectDedicated: connect,
-    close: async () => pool.close(),
-  };
 }
 
 export function adaptMariadbPool(pool: MariadbPoolLike): SqlClient {
@@ -109,12 +91,14 @@ function adaptConnection(connection: MariadbConnectionLike, release: (isBroken: 
   });
 }
 
-function adaptDedicated(connection: MariadbConnectionLike): DedicatedConnection {
+/** A connection that no one else uses. Its release closes it. */
+export function adaptDedicatedMariadb(connection: MariadbConnectionLike): DedicatedConnection {
   const signal = new EndSignal();
   watchEvents(connection, ["error", "end"], signal.end);
   return {
-    ...adaptConnection(connection, () => {
-      destroy(connection);
+    ...adaptConnection(connection, (isBroken) => {
+      if (isBroken) destroy(connection);
+      else connection.end().catch(ignoreError);
       signal.end();
     }),
     sessionId: String(connection.threadId ?? "") || null,

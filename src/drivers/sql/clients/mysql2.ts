@@ -18,7 +18,7 @@ import {
   insertMysqlValues,
   isMysqlServerError,
 } from "./mysql-protocol.ts";
-import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow } from "./types.ts";
+import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
 
 interface Mysql2Config {
   pool?: unknown;
@@ -125,17 +125,18 @@ export function adaptMysql2Connection(connection: Mysql2ConnectionLike): SqlClie
 
 function adaptCore(core: Mysql2ConnectionLike, release: (isBroken: boolean) => void): SqlConnection {
   return createConnection({
-    run: (text, values) => {
-      const options = { sql: insertMysqlValues(text, values), ...RESULT_SETTINGS };
-      return run((callback) => sendQuery(core, options, callback));
-    },
+    run: (text, values) => runText(core, text, values),
     release,
     isServerError: isMysqlServerError,
   });
 }
 
-async function connectDedicated({ Connection, config }: Template): Promise<DedicatedConnection> {
-  const core = new Connection({ config: copyConfig(config) });
+function connectDedicated({ Connection, config }: Template): Promise<DedicatedConnection> {
+  return waitForMysql2(new Connection({ config: copyConfig(config) }));
+}
+
+/** Waits until a connection that no one else uses is open. Its release closes it. */
+export async function waitForMysql2(core: Mysql2ConnectionLike): Promise<DedicatedConnection> {
   const signal = new EndSignal();
   await new Promise<void>((resolve, reject) => {
     core.on("connect", () => resolve());
@@ -148,13 +149,14 @@ async function connectDedicated({ Connection, config }: Template): Promise<Dedic
   core.stream.on("close", signal.end);
   core.stream.unref?.();
   return {
-    ...adaptCore(core, () => {
-      destroy(core);
+    ...adaptCore(core, (isBroken) => {
+      if (isBroken) destroy(core);
+      else end(core).catch(ignoreError);
       signal.end();
     }),
     sessionId: String(core.threadId ?? "") || null,
     // its state after an error does not matter, since each release closes it
-    query: (text, values = []) => run((callback) => void core.query(insertMysqlValues(text, values), callback)),
+    query: (text, values = []) => runText(core, text, values),
     onEnd: signal.onEnd,
   };
 }
@@ -163,7 +165,12 @@ async function connectDedicated({ Connection, config }: Template): Promise<Dedic
 function copyConfig(config: Mysql2Config): Mysql2Config {
   const copy = Object.create(Object.getPrototypeOf(config), Object.getOwnPropertyDescriptors(config)) as Mysql2Config;
   delete copy.pool;
-  return Object.assign(copy, RESULT_SETTINGS);
+  return copy;
+}
+
+function runText(core: Mysql2ConnectionLike, text: string, values: readonly SqlValue[]): Promise<SqlResult> {
+  const options = { sql: insertMysqlValues(text, values), ...RESULT_SETTINGS };
+  return run((callback) => sendQuery(core, options, callback));
 }
 
 /** By the class of their connections: a program may have several copies of mysql2. */

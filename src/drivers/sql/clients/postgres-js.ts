@@ -15,7 +15,6 @@ import {
   EndSignal,
   endsTransaction,
 } from "./connection.ts";
-import { ConnectionPool } from "./connection-pool.ts";
 import { ignoreError } from "./emitter.ts";
 import { insertPostgresValues, isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
@@ -71,25 +70,6 @@ export interface PostgresJsLike extends StatementRunner {
 /** The function of the package. */
 export type CreatePostgresJs = (options: object) => PostgresJsLike;
 
-/**
- * A pool of at most `max` connections, for a url. That of the library is not used: the query for types with which it begins
- * a connection ends the process if the connection breaks then; without that query a connection that is reserved while
- * it is opened stays so for ever; and after an error a connection waits for up to seconds before it is opened again.
- * @param create opens a client with these settings and others
- */
-export function createPostgresJsPool(create: CreatePostgresJs, max: number): SqlClient {
-  const connect = (): Promise<DedicatedConnection> => connectDedicated(create, {});
-  const pool = new ConnectionPool(connect, max, isPostgresServerError);
-  return {
-    dialect: "postgres",
-    library: "postgres.js",
-    connect: () => pool.take(),
-    watchBreaks: pool.watchBreaks,
-    connectDedicated: connect,
-    close: async () => pool.close(),
-  };
-}
-
 export function adaptPostgresJs(sql: PostgresJsLike): SqlClient {
   const { transform } = sql.options;
   if (transform?.row?.from) throw new TypeError("client must be a postgres.js client without the option transform.row");
@@ -103,7 +83,7 @@ export function adaptPostgresJs(sql: PostgresJsLike): SqlClient {
       return adaptReserved(await sql.reserve(), hasPlainNames);
     },
     watchBreaks: breakListeners(sql, (notify) => addCloseHook(sql.options, notify)).watchBreaks,
-    connectDedicated: async () => connectDedicated(await importLibrary(), { ...sql.options, idle_timeout: null }),
+    connectDedicated: async () => connectPostgresJs(await importLibrary(), { ...sql.options, idle_timeout: null }),
     close: () => sql.end({ timeout: 1 }),
   };
 }
@@ -240,7 +220,8 @@ function isTrue(value: Buffer | null | undefined): boolean {
   return value?.toString() === "t";
 }
 
-async function connectDedicated(create: CreatePostgresJs, options: object): Promise<DedicatedConnection> {
+/** Opens a connection of its own. Its release closes it. */
+export async function connectPostgresJs(create: CreatePostgresJs, options: object): Promise<DedicatedConnection> {
   const signal = new EndSignal();
   let onNotification: (channel: string, payload: string) => void = ignoreError;
   let hasEnded = false;

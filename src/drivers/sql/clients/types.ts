@@ -35,6 +35,8 @@ export interface SqlConnection {
 
 /** A connection outside the pool, which stays open: for LISTEN, and for locks that block. */
 export interface DedicatedConnection extends SqlConnection {
+  /** Closes it: at once if `isBroken`, else in an orderly way, behind what it runs. Only the first call counts. */
+  release(isBroken?: boolean): void;
   /**
    * The id of its session, as the other end told it at the start. A pooler in between tells an id of its own, not that
    * of a session of the server. Null: the library does not show it.

@@ -159,8 +159,11 @@ test("a claim that exceeds a quota, was released, or was revoked is not given ba
 test("of two conflicting claims the one with the higher token stays", () => {
   const fixture = Fixture.afterCrash();
   const laterItem = fixture.held(makeClaim("k"), { token: fixture.earlierToken + 5n });
-  const [loser, winner] = fixture.reclaim([fixture.held(makeClaim("k")), laterItem]);
-  expect([loser?.state, winner?.state]).toEqual(["none", "held"]);
+  const earlierItem = fixture.held(makeClaim("k"));
+  fixture.reclaim([earlierItem, laterItem]);
+  expect([earlierItem, laterItem].map(({ claim }) => fixture.table.records.has(claim.id))).toEqual([false, true]);
+  const third = fixture.held(makeClaim("k"), { token: fixture.earlierToken + 1n });
+  expect(fixture.reclaim([third])).toMatchObject([{ state: "none" }]);
 });
 
 test("the recovery ends when all expected sessions have reported, or at its end", () => {
