@@ -5,6 +5,7 @@ import { spawn } from "node:child_process";
 import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { freePort } from "../free-port.ts";
+import { endWithParent } from "../processes/end-with-parent.ts";
 import type { ProcessId } from "../processes/process-tree.ts";
 import { descendants, identifyProcess, isAlive, sendSignal } from "../processes/process-tree.ts";
 import { until } from "../until.ts";
@@ -119,11 +120,8 @@ function createDatabaseProcess(database: DatabaseCommand): DatabaseProcess {
   };
 }
 
-/** Linux ends a server with the process that started it: a test run that is killed leaves none behind. */
-const DEATH_SIGNAL = process.platform === "linux" ? ["setpriv", "--pdeathsig", "KILL"] : [];
-
 function spawnDatabase({ command, log, environment, user }: DatabaseCommand): ChildProcess {
-  const [program = "", ...args] = [...DEATH_SIGNAL, ...command];
+  const [program = "", ...args] = endWithParent(command);
   const output = openSync(log, "a");
   const identity = user === undefined ? {} : { uid: user, gid: user };
   const env = { ...process.env, ...environment };

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import type { CertificateFiles } from "../certificates.ts";
 import { freePort } from "../free-port.ts";
+import { endWithParent } from "../processes/end-with-parent.ts";
 import { signalChild } from "../processes/process-tree.ts";
 import { until } from "../until.ts";
 import {
@@ -168,7 +169,8 @@ async function startSentinel(
   ];
   writeFileSync(file, lines.join("\n"));
   const encrypted = tls === undefined ? [] : [...tlsArguments(tlsPort, tls), "--tls-replication", "yes"];
-  const child = spawn(REDIS_SERVER_PROGRAM, [file, "--sentinel", ...encrypted], { stdio: "ignore" });
+  const [program = "", ...args] = endWithParent([REDIS_SERVER_PROGRAM, file, "--sentinel", ...encrypted]);
+  const child = spawn(program, args, { stdio: "ignore" });
   await until(() => isUp(port), { within: 30_000, what: "a Sentinel" });
   const link = openConnection(port);
   // a replica whose INFO is older than five pings is not promoted, and while its master is down it is asked once a second

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import type { CertificateFiles } from "../certificates.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { freePort } from "../free-port.ts";
+import { endWithParent } from "../processes/end-with-parent.ts";
 import { signalChild } from "../processes/process-tree.ts";
 import { until } from "../until.ts";
 import { inspectRedisServer } from "./redis-inspector.ts";
@@ -119,7 +120,7 @@ export async function startRedisProcess(
   const log = join(folder, `log-${port}`);
   const named = [REDIS_SERVER_PROGRAM, ...(configFile === undefined ? [] : [configFile])];
   const command = [...named, ...fixed, "--logfile", log, ...immediateSync, ...settings];
-  const [program = "", ...args] = [...commandPrefix, ...command];
+  const [program = "", ...args] = endWithParent([...commandPrefix, ...command]);
   const child = spawn(program, args, {
     stdio: "ignore",
     env: { ...process.env, ...environment },

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import type { Certificate } from "../certificates.ts";
 import { installPackages } from "../debian-packages.ts";
 import { freePorts } from "../free-port.ts";
+import { endWithParent } from "../processes/end-with-parent.ts";
 import { until } from "../until.ts";
 
 const ZOOKEEPER_JAR = "/usr/share/java/zookeeper.jar";
@@ -125,7 +126,8 @@ async function startServer(
 
   async function start(): Promise<void> {
     const main = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
-    child = spawn("java", [...options, "-cp", classPath, main, config], { stdio: "ignore" });
+    const [program = "", ...args] = endWithParent(["java", ...options, "-cp", classPath, main, config]);
+    child = spawn(program, args, { stdio: "ignore" });
     await until(async () => (await runFourLetterCommand(port, "srvr").catch(() => "")).includes("Mode:"), {
       within: START_MS,
       what: "ZooKeeper to answer",
