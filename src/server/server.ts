@@ -6,7 +6,7 @@ import { PACKAGE_VERSION } from "../protocol/handshake.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import { randomId } from "../util/ids.ts";
-import { loadAccounts } from "./auth/accounts-file.ts";
+import { loadAccounts } from "../auth/accounts-file.ts";
 import type { ServerParts } from "./compose.ts";
 import { composeServer } from "./compose.ts";
 import type { ConfigProblem, ServerConfig } from "./config/config.ts";
@@ -129,7 +129,7 @@ function createHttpOpener(
 ): OpenHttp | null {
   if (address === null) return null;
   return async () => {
-    const { openHttpServer } = await import("./http/http-server.ts");
+    const { openHttpServer } = await import("../gateway/http/http-server.ts");
     const checkReadiness = (): Readiness => status.readiness();
     const parts = { service, access, eventLog, metrics, checkReadiness };
     return openHttpServer(address, { ...parts, version: PACKAGE_VERSION, names: httpNames }, tls);

@@ -13,9 +13,9 @@ import {
 } from "../protocol/handshake.ts";
 import type { Clock, Timer } from "../util/clock.ts";
 import { DeadlineHeap } from "../util/deadline-heap.ts";
-import type { AccessControl } from "./auth/access-control.ts";
-import { AUTH_FAILED } from "./auth/access-control.ts";
-import { RejectionLog } from "./auth/failure-limiter.ts";
+import type { AccessControl } from "../auth/access-control.ts";
+import { AUTH_FAILED } from "../auth/access-control.ts";
+import { RejectionLog } from "../auth/failure-limiter.ts";
 import type { AdminHandler } from "./connection/admin-handler.ts";
 import type { ConnectionService, LineTransport } from "./connection/connection.ts";
 import { Connection } from "./connection/connection.ts";

@@ -4,8 +4,8 @@
 import { writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
-import type { Right } from "../../src/server/auth/access-control.ts";
-import { createCredential } from "../../src/server/auth/accounts-file.ts";
+import type { Right } from "../../src/auth/access-control.ts";
+import { createCredential } from "../../src/auth/accounts-file.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { createAuthority, writeCertificate } from "../support/certificates.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";

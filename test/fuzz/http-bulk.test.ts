@@ -2,8 +2,8 @@
 
 import type { Duplex } from "node:stream";
 import { expect, test } from "vitest";
-import type { HttpServer } from "../../src/server/http/http-server.ts";
-import { createHttpServer } from "../../src/server/http/http-server.ts";
+import type { HttpServer } from "../../src/gateway/http/http-server.ts";
+import { createHttpServer } from "../../src/gateway/http/http-server.ts";
 import { heapUsed } from "../support/heap-usage.ts";
 import { disableStackTraces } from "../support/no-stack-traces.ts";
 import { seededRandom } from "../support/seeded-random.ts";

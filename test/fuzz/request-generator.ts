@@ -1,6 +1,6 @@
 // Requests that are valid, nearly valid, or invalid; and the check of answers against the OpenAPI document.
 
-import { createOpenApiDocument } from "../../src/server/http/openapi.ts";
+import { createOpenApiDocument } from "../../src/gateway/http/openapi.ts";
 import { findSchemaFaults } from "../support/json-schema.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 

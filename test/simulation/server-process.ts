@@ -2,7 +2,7 @@
 
 import type { LockTable } from "../../src/lock-table/table.ts";
 import type { ProcessState } from "../../src/os/process-info.ts";
-import { ALLOW_ALL } from "../../src/server/auth/access-control.ts";
+import { ALLOW_ALL } from "../../src/auth/access-control.ts";
 import type { ServerParts } from "../../src/server/compose.ts";
 import { composeServer } from "../../src/server/compose.ts";
 import { DEFAULT_LIMITS } from "../../src/server/limits.ts";

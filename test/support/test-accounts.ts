@@ -1,8 +1,8 @@
 // Accounts with their credentials, for tests.
 
-import type { AccessControl, Account, Right, Rule } from "../../src/server/auth/access-control.ts";
-import { createAccessControl } from "../../src/server/auth/access-control.ts";
-import { createCredential } from "../../src/server/auth/accounts-file.ts";
+import type { AccessControl, Account, Right, Rule } from "../../src/auth/access-control.ts";
+import { createAccessControl } from "../../src/auth/access-control.ts";
+import { createCredential } from "../../src/auth/accounts-file.ts";
 
 export interface TestAccount {
   readonly account: Account;

@@ -1,6 +1,6 @@
 /** `holdfast credential`: creates credentials and checks the file of accounts. */
 
-import { createCredential, loadAccounts, parseAccounts } from "../../server/auth/accounts-file.ts";
+import { createCredential, loadAccounts, parseAccounts } from "../../auth/accounts-file.ts";
 import { addUnit } from "../duration-flag.ts";
 import { CommandError } from "../errors.ts";
 import { formatJsonLine, info, printLine } from "../output.ts";

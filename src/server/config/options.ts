@@ -2,7 +2,7 @@
 
 import type { Driver } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { AccessControl } from "../auth/access-control.ts";
+import type { AccessControl } from "../../auth/access-control.ts";
 import type { ServerLimits } from "../limits.ts";
 import type { Logger } from "../logger.ts";
 import type { TlsFiles } from "../net/tls-config.ts";

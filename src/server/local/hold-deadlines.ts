@@ -6,7 +6,7 @@
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable, Timestamps } from "../../lock-table/table.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
-import { ANONYMOUS } from "../auth/access-control.ts";
+import { ANONYMOUS } from "../../auth/access-control.ts";
 import type { Session } from "../session/session.ts";
 
 class HoldDeadline {

@@ -27,7 +27,7 @@ import type { StateEpoch } from "../../protocol/handshake.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
-import { canAcquire } from "../auth/authorize.ts";
+import { canAcquire } from "../../auth/authorize.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { recordRevocation } from "../events/event-log.ts";
 import type { ClaimLimits, ServerLimits } from "../limits.ts";

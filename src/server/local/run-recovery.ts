@@ -5,7 +5,7 @@
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { Clock } from "../../util/clock.ts";
-import { deniedPrincipal } from "../auth/access-control.ts";
+import { deniedPrincipal } from "../../auth/access-control.ts";
 import type { Logger } from "../logger.ts";
 import type { CommandRun, LivingRuns } from "../runs/command-run.ts";
 import { Session } from "../session/session.ts";

@@ -2,7 +2,7 @@
 
 import type { ProcessProbe } from "../../os/process-info.ts";
 import type { Clock } from "../../util/clock.ts";
-import { deniedPrincipal } from "../auth/access-control.ts";
+import { deniedPrincipal } from "../../auth/access-control.ts";
 import type { EventLog } from "../events/event-log.ts";
 import type { ServerLimits } from "../limits.ts";
 import { widestLimits } from "../limits.ts";

@@ -24,8 +24,8 @@ import type {
 } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
-import type { Principal } from "../auth/access-control.ts";
-import { canAcquire, visibleKeys } from "../auth/authorize.ts";
+import type { Principal } from "../../auth/access-control.ts";
+import { canAcquire, visibleKeys } from "../../auth/authorize.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { recordRevocation } from "../events/event-log.ts";
 import type { ServerLimits } from "../limits.ts";

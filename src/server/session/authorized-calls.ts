@@ -7,9 +7,9 @@
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page } from "../../spi/driver.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
-import type { AccessControl, Principal } from "../auth/access-control.ts";
-import { ANONYMOUS, ownsClaim } from "../auth/access-control.ts";
-import { authorize, authorizeAcquire, canAcquire } from "../auth/authorize.ts";
+import type { AccessControl, Principal } from "../../auth/access-control.ts";
+import { ANONYMOUS, ownsClaim } from "../../auth/access-control.ts";
+import { authorize, authorizeAcquire, canAcquire } from "../../auth/authorize.ts";
 import type { Backend, ClientCalls, ReleaseRequest, RenewRequest, RevokeRequest } from "./backend.ts";
 import type { Session } from "./session.ts";
 

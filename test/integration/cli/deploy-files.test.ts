@@ -9,7 +9,7 @@ import { get } from "node:https";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createServeOptions, isMember } from "../../../src/cli/commands/serve/settings.ts";
-import { createCredential } from "../../../src/server/auth/accounts-file.ts";
+import { createCredential } from "../../../src/auth/accounts-file.ts";
 import { DEFAULT_LIMITS } from "../../../src/server/limits.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";

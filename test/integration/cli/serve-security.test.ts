@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
 import { expect, test } from "vitest";
 import { connect } from "../../../src/index.ts";
-import { createCredential } from "../../../src/server/auth/accounts-file.ts";
+import { createCredential } from "../../../src/auth/accounts-file.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.ts";

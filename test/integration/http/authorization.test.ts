@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { request as secureRequest } from "node:https";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
-import type { AccessControl, Account } from "../../../src/server/auth/access-control.ts";
-import { createAccessControl, hashCredential } from "../../../src/server/auth/access-control.ts";
+import type { AccessControl, Account } from "../../../src/auth/access-control.ts";
+import { createAccessControl, hashCredential } from "../../../src/auth/access-control.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { HttpTestServer } from "../../support/http-fixture.ts";
 import {

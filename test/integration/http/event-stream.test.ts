@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { MAX_UNREAD_BYTES } from "../../../src/server/connection/connection.ts";
-import { createOpenApiDocument } from "../../../src/server/http/openapi.ts";
+import { createOpenApiDocument } from "../../../src/gateway/http/openapi.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import {
   cleanUpAfterEach,

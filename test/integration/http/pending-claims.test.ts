@@ -3,10 +3,10 @@
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
 import { encodeReference } from "../../../src/protocol/lock-reference.ts";
-import { ALLOW_ALL } from "../../../src/server/auth/access-control.ts";
+import { ALLOW_ALL } from "../../../src/auth/access-control.ts";
 import type { ServerParts } from "../../../src/server/compose.ts";
-import type { HttpServer } from "../../../src/server/http/http-server.ts";
-import { createHttpServer } from "../../../src/server/http/http-server.ts";
+import type { HttpServer } from "../../../src/gateway/http/http-server.ts";
+import { createHttpServer } from "../../../src/gateway/http/http-server.ts";
 import type { HttpResponse } from "../../support/http-fixture.ts";
 import { cleanUpAfterEach, onCleanup, post, request } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";

@@ -1,8 +1,8 @@
 // Every call of a client, as a frame and over HTTP, with every permission: a call that authorization forgets shows here.
 
 import { expect, test } from "vitest";
-import type { Right } from "../../../src/server/auth/access-control.ts";
-import { RIGHTS } from "../../../src/server/auth/access-control.ts";
+import type { Right } from "../../../src/auth/access-control.ts";
+import { RIGHTS } from "../../../src/auth/access-control.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import {
   cleanUpAfterEach,

@@ -3,8 +3,8 @@
 import { chmodSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createAccessControl } from "../../../src/server/auth/access-control.ts";
-import { createCredential, loadAccounts, parseAccounts } from "../../../src/server/auth/accounts-file.ts";
+import { createAccessControl } from "../../../src/auth/access-control.ts";
+import { createCredential, loadAccounts, parseAccounts } from "../../../src/auth/accounts-file.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import {
   cleanUpAfterEach,

@@ -2,8 +2,8 @@
 
 import { expect, test } from "vitest";
 import { StoreRefusedError } from "../../../src/errors.ts";
-import { createAccessControl, hashCredential } from "../../../src/server/auth/access-control.ts";
-import { createCredential } from "../../../src/server/auth/accounts-file.ts";
+import { createAccessControl, hashCredential } from "../../../src/auth/access-control.ts";
+import { createCredential } from "../../../src/auth/accounts-file.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import {

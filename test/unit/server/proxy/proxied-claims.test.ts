@@ -1,7 +1,7 @@
 // What the proxy knows about a claim: its owner, its last known state, and the one end that it has.
 
 import { expect, test } from "vitest";
-import { ANONYMOUS } from "../../../../src/server/auth/access-control.ts";
+import { ANONYMOUS } from "../../../../src/auth/access-control.ts";
 import { EventLog } from "../../../../src/server/events/event-log.ts";
 import { resolveLimits } from "../../../../src/server/limits.ts";
 import type { ProxiedClaim } from "../../../../src/server/proxy/proxied-claims.ts";

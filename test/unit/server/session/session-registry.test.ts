@@ -3,8 +3,8 @@
 import { expect, test } from "vitest";
 import type { ProcessState } from "../../../../src/os/process-info.ts";
 import { PROTOCOL_VERSION } from "../../../../src/protocol/handshake.ts";
-import type { Principal } from "../../../../src/server/auth/access-control.ts";
-import { ANONYMOUS } from "../../../../src/server/auth/access-control.ts";
+import type { Principal } from "../../../../src/auth/access-control.ts";
+import { ANONYMOUS } from "../../../../src/auth/access-control.ts";
 import type { CommandRun, RunStatus } from "../../../../src/server/runs/command-run.ts";
 import type { NotificationSink, Session } from "../../../../src/server/session/session.ts";
 import { SessionRegistry } from "../../../../src/server/session/session-registry.ts";

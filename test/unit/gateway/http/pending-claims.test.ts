@@ -1,9 +1,9 @@
 // A store that answers late, as one behind a proxy may: a claim can end while a call for it is in progress.
 
 import { expect, test } from "vitest";
-import { ANONYMOUS } from "../../../../src/server/auth/access-control.ts";
-import type { ClaimOutcome } from "../../../../src/server/http/pending-claims.ts";
-import { PendingClaims } from "../../../../src/server/http/pending-claims.ts";
+import { ANONYMOUS } from "../../../../src/auth/access-control.ts";
+import type { ClaimOutcome } from "../../../../src/gateway/http/pending-claims.ts";
+import { PendingClaims } from "../../../../src/gateway/http/pending-claims.ts";
 import type { LockService } from "../../../../src/server/service.ts";
 import type { Answer } from "../../../../src/spi/driver.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";

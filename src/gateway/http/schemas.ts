@@ -11,10 +11,10 @@ import { ALL_PERMITS, MAX_LOCKS } from "../../spi/driver.ts";
 import { MAX_DURATION_MS, MIN_TTL_MS, parseDuration } from "../../util/duration.ts";
 import { randomId } from "../../util/ids.ts";
 import { cleanLabel, MAX_KEY_BYTES, validateKey } from "../../util/keys.ts";
-import { ALL_ERROR_CODES, ERROR_CODES } from "../error-codes.ts";
-import { EVENT_KINDS } from "../events/event-ring.ts";
-import type { ServerLimits } from "../limits.ts";
-import { formatExactDuration } from "../limits.ts";
+import { ALL_ERROR_CODES, ERROR_CODES } from "../../server/error-codes.ts";
+import { EVENT_KINDS } from "../../server/events/event-ring.ts";
+import type { ServerLimits } from "../../server/limits.ts";
+import { formatExactDuration } from "../../server/limits.ts";
 import { invalidField, Problem } from "./problem.ts";
 
 /** The longest wait of one request. After that the client receives "waiting" and may repeat the request. */

@@ -1,9 +1,9 @@
 /** The routes for operators' tools: liveness, readiness, metrics and the OpenAPI document. */
 
-import { authorize } from "../auth/authorize.ts";
-import type { ConnectionCounts } from "../events/metrics.ts";
-import { METRICS_TYPE } from "../events/metrics.ts";
-import type { LockService } from "../service.ts";
+import { authorize } from "../../auth/authorize.ts";
+import type { ConnectionCounts } from "../../server/events/metrics.ts";
+import { METRICS_TYPE } from "../../server/events/metrics.ts";
+import type { LockService } from "../../server/service.ts";
 import type { HttpContext } from "./context.ts";
 import { jsonResponse } from "./context.ts";
 import { createOpenApiDocument } from "./openapi.ts";

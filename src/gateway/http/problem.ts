@@ -3,9 +3,9 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { STATUS_CODES } from "node:http";
 import { ProtocolError } from "../../protocol/handshake.ts";
-import type { ErrorCode } from "../error-codes.ts";
-import { ERROR_CODES, toHttpStatus } from "../error-codes.ts";
-import { RequestError } from "../request-error.ts";
+import type { ErrorCode } from "../../server/error-codes.ts";
+import { ERROR_CODES, toHttpStatus } from "../../server/error-codes.ts";
+import { RequestError } from "../../server/request-error.ts";
 
 /** Optional members and headers of the response. */
 export interface ProblemDetails {

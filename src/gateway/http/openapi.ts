@@ -1,7 +1,7 @@
 /** The OpenAPI document of the HTTP port. The tests check every response against it, and that each documented status occurs. */
 
-import type { ErrorCode } from "../error-codes.ts";
-import { ERROR_CODES, toHttpStatus } from "../error-codes.ts";
+import type { ErrorCode } from "../../server/error-codes.ts";
+import { ERROR_CODES, toHttpStatus } from "../../server/error-codes.ts";
 import { createComponentSchemas } from "./schemas.ts";
 
 /** The document for this version of the program. */

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { ProtocolError } from "../../../../src/protocol/handshake.ts";
-import { RejectionLog } from "../../../../src/server/auth/failure-limiter.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
+import { ProtocolError } from "../../../src/protocol/handshake.ts";
+import { RejectionLog } from "../../../src/auth/failure-limiter.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 test("rejections beyond the bound are logged once a minute, with their number", () => {
   const clock = new FakeClock();

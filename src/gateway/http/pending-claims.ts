@@ -10,13 +10,13 @@ import type { Clock, Timer } from "../../util/clock.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
 import { randomId } from "../../util/ids.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
-import type { Principal } from "../auth/access-control.ts";
-import type { Logger } from "../logger.ts";
-import { drainingError, RequestError } from "../request-error.ts";
-import type { LockService } from "../service.ts";
-import type { BackendControl } from "../session/backend.ts";
-import type { NotificationSink } from "../session/session.ts";
-import { Session } from "../session/session.ts";
+import type { Principal } from "../../auth/access-control.ts";
+import type { Logger } from "../../server/logger.ts";
+import { drainingError, RequestError } from "../../server/request-error.ts";
+import type { LockService } from "../../server/service.ts";
+import type { BackendControl } from "../../server/session/backend.ts";
+import type { NotificationSink } from "../../server/session/session.ts";
+import { Session } from "../../server/session/session.ts";
 
 /** How long a claim stays in the queue after a request for it was answered with "waiting". */
 export const WAIT_GRACE_MS = 10_000;

@@ -4,11 +4,11 @@
  */
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
-import { parseDuration } from "../../util/duration.ts";
-import { randomId } from "../../util/ids.ts";
-import type { JsonError } from "../../util/strict-json.ts";
-import { parseStrictJson } from "../../util/strict-json.ts";
-import { systemErrorCode } from "../../util/system-error.ts";
+import { parseDuration } from "../util/duration.ts";
+import { randomId } from "../util/ids.ts";
+import type { JsonError } from "../util/strict-json.ts";
+import { parseStrictJson } from "../util/strict-json.ts";
+import { systemErrorCode } from "../util/system-error.ts";
 import type { Account, Right, Rule } from "./access-control.ts";
 import { hashCredential, RIGHTS } from "./access-control.ts";
 

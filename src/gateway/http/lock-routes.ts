@@ -3,7 +3,7 @@
 import { PROTOCOL_LIMITS } from "../../protocol/handshake.ts";
 import { toClaimInfo } from "../../spi/claim-info.ts";
 import type { ClaimView, ListQuery } from "../../spi/driver.ts";
-import type { LockService } from "../service.ts";
+import type { LockService } from "../../server/service.ts";
 import type { HttpContext } from "./context.ts";
 import { jsonResponse, parseQuery, readBody } from "./context.ts";
 import { callBackend, createRequestSession } from "./pending-claims.ts";

@@ -4,9 +4,9 @@
  */
 
 import { createHash } from "node:crypto";
-import { ProtocolError } from "../../protocol/handshake.ts";
-import { clientNetwork } from "../../util/client-network.ts";
-import { DEFAULT_LIMITS } from "../limits.ts";
+import { ProtocolError } from "../protocol/handshake.ts";
+import { clientNetwork } from "../util/client-network.ts";
+import { DEFAULT_LIMITS } from "../server/limits.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
 
 /**

@@ -2,10 +2,10 @@
 
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import type { Answer } from "../../spi/driver.ts";
-import type { Principal } from "../auth/access-control.ts";
-import { authorizeAcquire, canAcquire } from "../auth/authorize.ts";
-import { RequestError } from "../request-error.ts";
-import type { LockService } from "../service.ts";
+import type { Principal } from "../../auth/access-control.ts";
+import { authorizeAcquire, canAcquire } from "../../auth/authorize.ts";
+import { RequestError } from "../../server/request-error.ts";
+import type { LockService } from "../../server/service.ts";
 import type { ClaimOutcome, PendingClaims } from "./pending-claims.ts";
 import { callBackend, heldOutcome, PendingClaim, renewAll, unknownOutcome } from "./pending-claims.ts";
 

@@ -1,14 +1,14 @@
 // Bodies of requests: what they become, and the message for each kind of fault.
 
 import { expect, test } from "vitest";
-import { Problem } from "../../../../src/server/http/problem.ts";
+import { Problem } from "../../../../src/gateway/http/problem.ts";
 import {
   createComponentSchemas,
   parseClaimRequest,
   parseReleaseRequest,
   parseRevokeRequest,
   parseWaitRequest,
-} from "../../../../src/server/http/schemas.ts";
+} from "../../../../src/gateway/http/schemas.ts";
 import { DEFAULT_LIMITS } from "../../../../src/server/limits.ts";
 import type { Traits } from "../../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../../src/spi/driver.ts";
