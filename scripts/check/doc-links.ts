@@ -28,7 +28,7 @@ export function unlistedPages(pages: readonly Page[] = readPages()): string[] {
 }
 
 /** Folders in which a path of these pages may begin: ARCHITECTURE.md leaves out "src/", a decision also its area. */
-const PATH_ROOTS: readonly string[] = ["", "src/", "src/server/", "src/drivers/redis/"];
+const PATH_ROOTS: readonly string[] = ["", "src/", "src/server/", "src/gateway/", "src/drivers/redis/"];
 /** The changelog names files of its time. */
 const PAST_PAGES = /^CHANGELOG\.md$/;
 const CODE_PATH = /`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|lua|sql|sh))`/g;

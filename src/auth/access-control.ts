@@ -5,8 +5,8 @@
 
 import { createHash } from "node:crypto";
 import { ProtocolError } from "../protocol/handshake.ts";
-import { clientNetwork } from "../util/client-network.ts";
 import { DEFAULT_LIMITS } from "../server/limits.ts";
+import { clientNetwork } from "../util/client-network.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
 
 /**

@@ -1,7 +1,7 @@
 /** What the rules of an account allow. session/authorized-calls.ts applies them to claims. */
 
-import type { Claim } from "../spi/driver.ts";
 import { RequestError } from "../server/request-error.ts";
+import type { Claim } from "../spi/driver.ts";
 import type { Principal, Right } from "./access-control.ts";
 
 const REFUSALS: Readonly<Record<Right, string>> = {

@@ -1,8 +1,8 @@
 /** Counts failed authentication by address, and logs it without letting a client flood the log. */
 
 import type { ProtocolError } from "../protocol/handshake.ts";
-import type { Clock } from "../util/clock.ts";
 import type { Logger } from "../server/logger.ts";
+import type { Clock } from "../util/clock.ts";
 
 const MINUTE_MS = 60_000;
 /** Maximum number of remembered addresses; beyond it the oldest is dropped. */

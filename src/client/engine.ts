@@ -10,7 +10,7 @@
 import { RENEWALS_PER_LEASE } from "../claim/lease-shares.ts";
 import { isHeld, isReusable, isVerified, isWanted, nextWakeAt, startClaim, step } from "../claim/machine.ts";
 import type { ClaimEvent, ClaimSettings, ClaimState, Effect, Step } from "../claim/state.ts";
-import type { ClosedError, PauseReason } from "../errors.ts";
+import type { ClosedError, LostReason, PauseReason } from "../errors.ts";
 import { isFatalError } from "../errors.ts";
 import type { Answer, Claim, ClaimId, Driver, Pause, TokenRange } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -73,6 +73,10 @@ export class ActiveClaim implements ScheduledTask {
   lastSentAt: number;
   /** The error of the last failed call. */
   lastError: unknown = null;
+  /** Why the claim has ended, as the store's last answer says; null: that answer had another state. */
+  endReason: LostReason | null = null;
+  /** The lease ends at this time at the earliest, by the last answer to a call; 0: none has come. */
+  leaseEndsAt = 0;
   /** The pause in the store's last answer, and when it ends; null if there was none. */
   pause: { readonly reason: PauseReason; readonly until: number } | null = null;
   /** Receives the result of the release. */
@@ -126,8 +130,9 @@ export class ActiveClaim implements ScheduledTask {
     return this.state.status === "held" ? Math.max(this.state.deadline - now, 0) : 0;
   }
 
-  /** Takes over the pause from an answer of the store. */
+  /** Takes over what an answer of the store says besides the state. */
   recordAnswer(answer: Answer, now: number): void {
+    this.endReason = answer.state === "none" ? (answer.reason ?? "unknown") : null;
     const pause = answer.state === "held" ? undefined : answer.paused;
     this.pause = pause === undefined ? null : { reason: pause.reason, until: now + pause.remainingMs };
   }
@@ -465,6 +470,7 @@ export class Engine {
     if (answer.state === "held") this.observe(now);
     this.#storeMonitor.recordContact(now, this.driver.shardOf?.(activeClaim.claim));
     activeClaim.recordAnswer(answer, now);
+    if (answer.state !== "none") activeClaim.leaseEndsAt = sentAt + answer.remainingMs;
     const hasClockStepped = this.#storeMonitor.onAnswer(answer, sentAt, now);
     this.#apply(activeClaim, { type: "answered", call, sentAt, epoch, answer }, now);
     if (hasClockStepped) this.#onStoreClockStep(now);

@@ -109,6 +109,10 @@ export function encodeDetach(n: number, claims: readonly Claim[], remainingMs?: 
   return `["detach",${n},[${claims.map(({ id }) => `"${id}"`).join()}]${ttlText}]`;
 }
 
+export function encodeSuspend(n: number, claims: readonly Claim[], isSuspended: boolean): string {
+  return `["suspend",${n},[${claims.map(({ id }) => `"${id}"`).join()}],${isSuspended}]`;
+}
+
 export function encodeRevoke(n: number, targets: readonly RevokeTarget[]): string {
   const texts = targets.map(({ key, token, now, reason }) => {
     const reasonText = reason === undefined ? "" : `,${JSON.stringify(reason)}`;

@@ -3,11 +3,11 @@
  * pass in the storage, or the driver, and connect transports to the service.
  */
 
+import type { AccessControl } from "../auth/access-control.ts";
 import type { ProcessProbe } from "../os/process-info.ts";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
 import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
-import type { AccessControl } from "../auth/access-control.ts";
 import { createAdminHandler } from "./connection/admin-handler.ts";
 import type { Connection } from "./connection/connection.ts";
 import { ConnectionLimiter } from "./connection/connection-limiter.ts";

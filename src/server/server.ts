@@ -1,17 +1,18 @@
 /** The lock server, embedded in a program or run by `holdfast serve`. */
 
+import { loadAccounts } from "../auth/accounts-file.ts";
 import { acquireFileLock } from "../os/file-lock.ts";
 import { probeProcess } from "../os/process-info.ts";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import { randomId } from "../util/ids.ts";
-import { loadAccounts } from "../auth/accounts-file.ts";
 import type { ServerParts } from "./compose.ts";
 import { composeServer } from "./compose.ts";
 import type { ConfigProblem, ServerConfig } from "./config/config.ts";
 import { resolveConfig } from "./config/config.ts";
 import type { ServeOptions, Server } from "./config/options.ts";
+import { createInProcessConnector } from "./in-process.ts";
 import type { Logger } from "./logger.ts";
 import type { OpenHttp } from "./net/listeners.ts";
 import { Listeners } from "./net/listeners.ts";
@@ -130,8 +131,10 @@ function createHttpOpener(
   if (address === null) return null;
   return async () => {
     const { openHttpServer } = await import("../gateway/http/http-server.ts");
+    const { createServerGateway } = await import("../gateway/server-gateway.ts");
     const checkReadiness = (): Readiness => status.readiness();
-    const parts = { service, access, eventLog, metrics, checkReadiness };
+    const gateway = createServerGateway(service, (principal) => createInProcessConnector(service, principal));
+    const parts = { service: gateway, access, eventLog, metrics, checkReadiness };
     return openHttpServer(address, { ...parts, version: PACKAGE_VERSION, names: httpNames }, tls);
   };
 }

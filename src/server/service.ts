@@ -3,6 +3,9 @@
  * no sockets, so a simulator can pass in transports of its own.
  */
 
+import type { AccessControl, Principal } from "../auth/access-control.ts";
+import { AUTH_FAILED } from "../auth/access-control.ts";
+import { RejectionLog } from "../auth/failure-limiter.ts";
 import type { ClientHello, LastSeenState } from "../protocol/handshake.ts";
 import {
   encodeServerHello,
@@ -13,9 +16,6 @@ import {
 } from "../protocol/handshake.ts";
 import type { Clock, Timer } from "../util/clock.ts";
 import { DeadlineHeap } from "../util/deadline-heap.ts";
-import type { AccessControl } from "../auth/access-control.ts";
-import { AUTH_FAILED } from "../auth/access-control.ts";
-import { RejectionLog } from "../auth/failure-limiter.ts";
 import type { AdminHandler } from "./connection/admin-handler.ts";
 import type { ConnectionService, LineTransport } from "./connection/connection.ts";
 import { Connection } from "./connection/connection.ts";
@@ -127,6 +127,13 @@ export class LockService implements ConnectionService {
     return connection;
   }
 
+  /** Registers a connection of a client in this process. Limits and the handshake's time are for others. */
+  acceptInProcess(transport: LineTransport, principal: Principal): Connection {
+    const connection = new Connection(this, transport, { isLocal: true, address: "", principal });
+    this.#connections.add(connection);
+    return connection;
+  }
+
   get lastActive(): Connection | null {
     return this.#lastActive;
   }
@@ -184,13 +191,26 @@ export class LockService implements ConnectionService {
   }
 
   #authenticate(hello: ClientHello, connection: Connection): ReturnType<SessionRegistry["open"]> {
-    const { address } = connection.peer;
+    const { address, principal } = connection.peer;
     try {
+      if (principal !== undefined) return this.#openInProcess(hello, connection, principal);
       return this.#sessions.open(hello, connection, this.#access.authenticate(hello.credential ?? null, address));
     } catch (error) {
       if (error instanceof ProtocolError) this.rejectionLog.record(error, address);
       throw error;
     }
+  }
+
+  #openInProcess(
+    hello: ClientHello,
+    connection: Connection,
+    principal: Principal,
+  ): ReturnType<SessionRegistry["open"]> {
+    if (!principal.isValid) throw new ProtocolError("AUTH", AUTH_FAILED);
+    const opened = this.#sessions.open(hello, connection, principal);
+    // not saved: after a restart this client is gone, too, so that recovery need not wait for its report
+    opened.session.isPersisted = true;
+    return opened;
   }
 
   /** Needs no credential: the session's id is a secret, and a client that knows it may keep the session alive. */
@@ -223,7 +243,7 @@ export class LockService implements ConnectionService {
   connectionClosed(connection: Connection, session: Session | null, isClosedByServer: boolean): void {
     if (!this.#connections.delete(connection)) return;
     if (this.#lastActive === connection) this.#lastActive = null;
-    this.connectionLimiter.remove(connection.peer, connection);
+    if (connection.peer.principal === undefined) this.connectionLimiter.remove(connection.peer, connection);
     this.#unauthenticated.remove(connection);
     if (session === null || this.#isDraining) return;
     this.adminHandler.connectionClosed(connection);
@@ -242,7 +262,7 @@ export class LockService implements ConnectionService {
 
   #markHandshakeDone(connection: Connection): void {
     this.#unauthenticated.remove(connection);
-    this.connectionLimiter.markAuthenticated(connection.peer, connection);
+    if (connection.peer.principal === undefined) this.connectionLimiter.markAuthenticated(connection.peer, connection);
   }
 
   /**
@@ -251,8 +271,11 @@ export class LockService implements ConnectionService {
    */
   #revalidatePrincipals(): void {
     for (const connection of [...this.#connections]) {
-      if (connection.session !== null && !connection.session.principal.isValid)
-        connection.disconnect(new ProtocolError("AUTH", AUTH_FAILED));
+      if (connection.session === null || connection.session.principal.isValid) continue;
+      const error = new ProtocolError("AUTH", AUTH_FAILED);
+      // a client of this process has told nobody of the claims that it still has
+      if (connection.peer.principal === undefined) connection.disconnect(error);
+      else connection.fail(error);
     }
     this.backend.revalidateClaims();
     this.endBatch();

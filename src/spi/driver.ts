@@ -318,6 +318,12 @@ export interface Driver {
   detach?(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]>;
 
   /**
+   * Optional. From now on grants pass over these waiting claims of this client (true), or no longer (false): nothing
+   * would use them at the moment. They keep their places and their leases.
+   */
+  suspend?(claims: readonly Claim[], isSuspended: boolean): Promise<void>;
+
+  /**
    * Optional. Revoke the grants with these keys and tokens. A revoked claim answers "none" and cannot be renewed, but
    * keeps its queue entry until it is released or its lease ends; with `now` it is removed at once. The token may be any
    * of the grant's token range. Returns for each target whether it existed.

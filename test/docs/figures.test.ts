@@ -99,7 +99,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     [
       "| HTTP: time that a request waits for a lock | {}; its place is kept {} longer |",
       "gateway/http/schemas.ts MAX_WAIT_MS",
-      "gateway/http/pending-claims.ts WAIT_GRACE_MS",
+      "gateway/place.ts WAIT_GRACE_MS",
     ],
     [
       "| HTTP: one stream of events. Its reader then reconnects and continues where it was | {} |",
@@ -181,7 +181,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     ["- **ttl**: the length of the lease, {} by default.", "gateway/http/schemas.ts DEFAULT_TTL_MS"],
     ["the longest `ttl` that the server allows ({} by default)", "server/limits.ts ttlMs"],
     ["- **wait**: how long this request waits, at most and by default {}.", "gateway/http/schemas.ts MAX_WAIT_MS"],
-    ["each time within `graceMs` ({}) of the previous answer", "gateway/http/pending-claims.ts WAIT_GRACE_MS"],
+    ["each time within `graceMs` ({}) of the previous answer", "gateway/place.ts WAIT_GRACE_MS"],
     [
       "The head of a request has at most {}. The head must arrive within {}, the complete request within {}.",
       "gateway/http/http-server.ts maxHeaderSize",

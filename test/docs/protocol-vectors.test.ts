@@ -2,11 +2,11 @@
 
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import type { AccessControl } from "../../src/auth/access-control.ts";
+import { ALLOW_ALL, createAccessControl, hashCredential } from "../../src/auth/access-control.ts";
 import { decodeEvents, decodeInfo, decodeWatchFrame } from "../../src/protocol/admin-frames.ts";
 import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.ts";
 import { decodeConnectionError, decodeServerHello, PACKAGE_VERSION } from "../../src/protocol/handshake.ts";
-import type { AccessControl } from "../../src/auth/access-control.ts";
-import { ALLOW_ALL, createAccessControl, hashCredential } from "../../src/auth/access-control.ts";
 import { composeServer } from "../../src/server/compose.ts";
 import type { Connection } from "../../src/server/connection/connection.ts";
 import { DEFAULT_LIMITS } from "../../src/server/limits.ts";

@@ -1,8 +1,8 @@
 /** The real server on a machine of the simulated world, over its starts, crashes and clean ends. */
 
+import { ALLOW_ALL } from "../../src/auth/access-control.ts";
 import type { LockTable } from "../../src/lock-table/table.ts";
 import type { ProcessState } from "../../src/os/process-info.ts";
-import { ALLOW_ALL } from "../../src/auth/access-control.ts";
 import type { ServerParts } from "../../src/server/compose.ts";
 import { composeServer } from "../../src/server/compose.ts";
 import { DEFAULT_LIMITS } from "../../src/server/limits.ts";

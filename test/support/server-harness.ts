@@ -1,11 +1,11 @@
 // A server, its disk and its clients without sockets or real time: crashes and waits of a minute take no time.
 
+import type { AccessControl } from "../../src/auth/access-control.ts";
+import { ALLOW_ALL } from "../../src/auth/access-control.ts";
 import { lockServer } from "../../src/drivers/server/driver.ts";
 import type { LockTable } from "../../src/lock-table/table.ts";
 import type { Connector, TransportEvents } from "../../src/net/transport.ts";
 import type { ProcessState } from "../../src/os/process-info.ts";
-import type { AccessControl } from "../../src/auth/access-control.ts";
-import { ALLOW_ALL } from "../../src/auth/access-control.ts";
 import type { ServerParts } from "../../src/server/compose.ts";
 import { composeServer } from "../../src/server/compose.ts";
 import type { Connection } from "../../src/server/connection/connection.ts";

@@ -190,6 +190,13 @@ class ServerDriver implements Driver {
     return detached;
   }
 
+  async suspend(claims: readonly Claim[], isSuspended: boolean): Promise<void> {
+    await this.#connection.call(
+      (callId) => frames.encodeSuspend(callId, claims, isSuspended),
+      () => undefined,
+    );
+  }
+
   async revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {
     return this.#connection.call(
       (callId) => frames.encodeRevoke(callId, targets),

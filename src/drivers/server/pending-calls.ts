@@ -53,5 +53,6 @@ export class PendingCalls {
 }
 
 function toCallError(code: string, message: string): Error {
-  return FATAL_CODES.has(code) ? new StoreRefusedError(message) : Object.assign(new Error(message), { code });
+  if (!FATAL_CODES.has(code)) return Object.assign(new Error(message), { code });
+  return Object.assign(new StoreRefusedError(message), { refusal: code });
 }

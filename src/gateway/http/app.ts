@@ -6,17 +6,18 @@ import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import type { ErrorHandler, MiddlewareHandler } from "hono";
 import { Hono } from "hono";
 import { methodNotAllowed } from "hono/method-not-allowed";
-import { ProtocolError } from "../../protocol/handshake.ts";
 import type { AccessControl, Principal } from "../../auth/access-control.ts";
+import { ProtocolError } from "../../protocol/handshake.ts";
 import type { EventLog } from "../../server/events/event-log.ts";
 import type { ConnectionCounts } from "../../server/events/metrics.ts";
-import type { LockService } from "../../server/service.ts";
+import { Places } from "../places.ts";
+import { References } from "../references.ts";
+import type { GatewayService } from "../service.ts";
 import { ClaimRoutes } from "./claim-routes.ts";
 import type { HttpContext, HttpEnv } from "./context.ts";
 import { clientAddress, watchDisconnect } from "./context.ts";
 import { EventStreams } from "./event-stream.ts";
 import { LockRoutes } from "./lock-routes.ts";
-import { PendingClaims } from "./pending-claims.ts";
 import { formatProblem, formatProblemHeaders, internalProblem, invalidField, Problem, toProblem } from "./problem.ts";
 import { StatusRoutes } from "./status-routes.ts";
 
@@ -25,8 +26,7 @@ const MINUTE_MS = 60_000;
 
 /** The parts that the HTTP API needs. */
 export interface HttpAppOptions {
-  /** The service whose locks the API serves. */
-  readonly service: LockService;
+  readonly service: GatewayService;
   readonly access: AccessControl;
   /** The source of /events. */
   readonly eventLog: EventLog;
@@ -44,8 +44,8 @@ export interface HttpApp {
   /** The numbers of waiting claims and of event streams. */
   stats(): { readonly waiting: number; readonly streams: number };
   /**
-   * Ends waits and event streams. Waiting claims stay in the queue, as after every wait. Call this before the drain() of
-   * the LockService.
+   * Ends waits and event streams. Waiting claims stay in the queue, as after every wait. To be called before the store
+   * takes no more calls.
    */
   drain(): void;
   /** Stops all timers and streams. Call it after all connections have ended. */
@@ -55,9 +55,10 @@ export interface HttpApp {
 /** Creates the HTTP API. `connections`: the numbers of connections over HTTP, for /metrics. */
 export function createHttpApp(options: HttpAppOptions, connections: ConnectionCounts): HttpApp {
   const { service, access, eventLog } = options;
-  const pendingClaims = new PendingClaims(service);
+  const { store } = service;
+  const places = new Places(store);
   const eventStreams = new EventStreams(service, eventLog);
-  const claims = new ClaimRoutes(service, pendingClaims);
+  const claims = new ClaimRoutes(service, places, new References(store, places));
   const locks = new LockRoutes(service);
   const status = new StatusRoutes({ ...options, connections });
   const authenticate = createAuthentication(service, access);
@@ -80,27 +81,28 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
   app.onError(createErrorHandler(service));
 
   const accessListener = access.onChange(() => {
-    pendingClaims.revalidatePrincipals();
+    places.revalidatePrincipals();
+    store.revalidatePrincipals();
     eventStreams.revalidatePrincipals();
   });
   return {
     handle: toNodeListener(app, service),
-    stats: () => ({ waiting: pendingClaims.size, streams: eventStreams.count }),
+    stats: () => ({ waiting: places.size, streams: eventStreams.count }),
     drain() {
       status.markDraining();
-      pendingClaims.drain();
+      places.drain();
       eventStreams.close();
     },
     close() {
       accessListener[Symbol.dispose]();
       eventStreams.close();
-      pendingClaims.close();
+      store.close();
     },
   };
 }
 
 /** Connects the app to Node's server. */
-function toNodeListener(app: Hono<HttpEnv>, service: LockService): HttpApp["handle"] {
+function toNodeListener(app: Hono<HttpEnv>, service: GatewayService): HttpApp["handle"] {
   const invalidTarget = invalidField("target", "malformed", "the request target must be a path");
   const listener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
     // without this the adapter replaces the global Request and Response of the complete process
@@ -117,7 +119,7 @@ function toNodeListener(app: Hono<HttpEnv>, service: LockService): HttpApp["hand
  * @throws ProtocolError AUTH; Problem LIMIT after too many wrong credentials from this address; Problem INVALID if the
  * header is not a bearer credential
  */
-function createAuthentication(service: LockService, access: AccessControl): MiddlewareHandler<HttpEnv> {
+function createAuthentication(service: GatewayService, access: AccessControl): MiddlewareHandler<HttpEnv> {
   function authenticate(credential: string | null, address: string): Principal {
     try {
       return access.authenticate(credential, address);
@@ -159,7 +161,7 @@ function rejectOtherMethods(app: Hono<HttpEnv>): MiddlewareHandler<HttpEnv> {
   return middleware as unknown as MiddlewareHandler<HttpEnv>;
 }
 
-function createErrorHandler(service: LockService): ErrorHandler<HttpEnv> {
+function createErrorHandler(service: GatewayService): ErrorHandler<HttpEnv> {
   return (error, c) => {
     const { incoming, outgoing } = c.env;
     // the body was malformed, and http-server.ts has responded

@@ -1,20 +1,21 @@
 /** The routes to acquire a lock, to wait for it, to renew it and to release it. */
 
+import type { Principal } from "../../auth/access-control.ts";
+import { authorizeAcquire } from "../../auth/authorize.ts";
 import type { LostReason } from "../../errors.ts";
 import { describePause } from "../../errors.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { encodeReference } from "../../protocol/lock-reference.ts";
 import type { Claim, Pause } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
-import type { Principal } from "../../auth/access-control.ts";
-import { authorizeAcquire } from "../../auth/authorize.ts";
-import type { LockService } from "../../server/service.ts";
+import type { ClaimOutcome } from "../claim-outcome.ts";
+import { WAIT_GRACE_MS } from "../place.ts";
+import type { Places } from "../places.ts";
+import type { References } from "../references.ts";
+import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { clientAddress, jsonResponse, readBody } from "./context.ts";
-import type { ClaimOutcome, PendingClaims } from "./pending-claims.ts";
-import { callBackend, createRequestSession, WAIT_GRACE_MS } from "./pending-claims.ts";
 import { invalidField, Problem } from "./problem.ts";
-import { ReferenceOperations } from "./reference-operations.ts";
 import { parseClaimRequest, parseReleaseRequest, parseRenewRequest, parseWaitRequest, WAIT_PREFIX } from "./schemas.ts";
 
 /** For a refused claim with many keys, the holders of at most this many keys are looked up. */
@@ -22,25 +23,27 @@ const MAX_HOLDER_LOOKUPS = 4;
 const NOT_FREE = "the lock is not free";
 
 export class ClaimRoutes {
-  readonly #service: LockService;
-  readonly #pendingClaims: PendingClaims;
-  readonly #references: ReferenceOperations;
+  readonly #service: GatewayService;
+  readonly #places: Places;
+  readonly #references: References;
 
-  constructor(service: LockService, pendingClaims: PendingClaims) {
+  constructor(service: GatewayService, places: Places, references: References) {
     this.#service = service;
-    this.#pendingClaims = pendingClaims;
-    this.#references = new ReferenceOperations(service, pendingClaims);
+    this.#places = places;
+    this.#references = references;
   }
 
   async claim(c: HttpContext): Promise<Response> {
-    const { backend, limits, clock } = this.#service;
+    const { store, limits, clock } = this.#service;
     const startedAt = clock.now();
     const principal = c.get("principal");
     const address = clientAddress(c);
     const defaultLabel = address === "" ? "http" : `http ${address}`;
-    const request = parseClaimRequest(await this.#readBody(c), limits, backend.traits(false), defaultLabel);
+    const { traits } = await store.open(principal);
+    const request = parseClaimRequest(await this.#readBody(c), limits, traits, defaultLabel);
+    authorizeAcquire(principal, request.claim);
     const deadline = startedAt + request.waitMs;
-    const outcome = await this.#pendingClaims.claim(principal, request.claim, deadline, c.get("disconnected"));
+    const outcome = await this.#places.claim(principal, request.claim, deadline, c.get("disconnected"));
     if (outcome.state === "none" && request.waitMs === 0) {
       throw outcome.paused === undefined
         ? await this.#findBusyProblem(principal, request.claim)
@@ -56,7 +59,7 @@ export class ClaimRoutes {
     authorizeAcquire(c.get("principal"), claim);
     const deadline = startedAt + waitMs;
     const waiting = { ...claim, wait: true };
-    const outcome = await this.#pendingClaims.wait(c.get("principal"), waiting, deadline, c.get("disconnected"));
+    const outcome = await this.#places.wait(c.get("principal"), waiting, deadline, c.get("disconnected"));
     return this.#toResponse(c, outcome, waiting);
   }
 
@@ -68,7 +71,7 @@ export class ClaimRoutes {
     const outcome = await this.#references.renew(c.get("principal"), parts);
     if (outcome.state !== "held") throw lossProblem(outcome);
     const { remainingMs, token } = outcome;
-    const grant = { reference: text, token: this.#formatToken(token), remainingMs };
+    const grant = { reference: text, token: await this.#formatToken(c, token), remainingMs };
     return jsonResponse(c, { state: "held", ...describeParts(parts), ...grant });
   }
 
@@ -83,11 +86,12 @@ export class ClaimRoutes {
     return readBody(c, this.#service.limits.lineBytes);
   }
 
-  #formatToken(token: bigint): string | null {
-    return this.#service.backend.traits(false).fencing ? String(token) : null;
+  async #formatToken(c: HttpContext, token: bigint): Promise<string | null> {
+    const { traits } = await this.#service.store.open(c.get("principal"));
+    return traits.fencing ? String(token) : null;
   }
 
-  #toResponse(c: HttpContext, outcome: ClaimOutcome, claim: Claim): Response {
+  async #toResponse(c: HttpContext, outcome: ClaimOutcome, claim: Claim): Promise<Response> {
     const principal = c.get("principal");
     if (outcome.state === "none") {
       if (!principal.isValid) throw authProblem();
@@ -105,18 +109,16 @@ export class ClaimRoutes {
     }
     const { token, remainingMs } = outcome;
     const reference = encodeReference([{ claim, firstToken: token, token, prefix: "" }]);
-    return jsonResponse(c, { state: "held", tag, keys, reference, token: this.#formatToken(token), remainingMs }, 201);
+    const grant = { reference, token: await this.#formatToken(c, token), remainingMs };
+    return jsonResponse(c, { state: "held", tag, keys, ...grant }, 201);
   }
 
   /** The problem for a claim that was not granted at once. It names a holder if the client may inspect the key. */
   async #findBusyProblem(principal: Principal, { locks }: Claim): Promise<Problem> {
-    const { calls, clock } = this.#service;
+    const { store } = this.#service;
     for (const { key } of locks.slice(0, MAX_HOLDER_LOOKUPS)) {
       if (!principal.can("inspect", key)) continue;
-      const session = createRequestSession(principal, clock.now());
-      const { items } = await callBackend(this.#service, () =>
-        calls.list(session, { key }, MAX_HOLDER_LOOKUPS, undefined),
-      );
+      const { items } = await store.list(principal, { key }, MAX_HOLDER_LOOKUPS);
       const holder = items.find(({ answer }) => answer.state === "held");
       if (holder !== undefined) return new Problem("BUSY", "held", NOT_FREE, { holder: holder.label });
     }

@@ -3,8 +3,8 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { HttpBindings } from "@hono/node-server";
 import type { Context, MiddlewareHandler } from "hono";
-import { JsonError, parseStrictJson } from "../../util/strict-json.ts";
 import type { Principal } from "../../auth/access-control.ts";
+import { JsonError, parseStrictJson } from "../../util/strict-json.ts";
 import { invalidField, Problem } from "./problem.ts";
 
 /** Nesting depth of a body: those of the API have at most three levels. */

@@ -6,13 +6,13 @@
 import type { ServerResponse } from "node:http";
 import { stream } from "hono/streaming";
 import type { StreamingApi } from "hono/utils/stream";
-import { validateKey } from "../../util/keys.ts";
 import type { Principal } from "../../auth/access-control.ts";
 import { visibleKeys } from "../../auth/authorize.ts";
 import { MAX_UNREAD_BYTES } from "../../server/connection/connection.ts";
 import type { EventBatch, EventLog, RecordedEvent } from "../../server/events/event-log.ts";
 import { drainingError } from "../../server/request-error.ts";
-import type { LockService } from "../../server/service.ts";
+import { validateKey } from "../../util/keys.ts";
+import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { parseQuery } from "./context.ts";
 import { invalidField } from "./problem.ts";
@@ -24,12 +24,12 @@ const MAX_STREAM_MS = 3_600_000;
 
 /** The event streams of a server. */
 export class EventStreams {
-  readonly #service: LockService;
+  readonly #service: GatewayService;
   readonly #eventLog: EventLog;
   /** For each open stream, the function that ends it, and its account. */
   readonly #principalsByEnd = new Map<() => void, Principal>();
 
-  constructor(service: LockService, eventLog: EventLog) {
+  constructor(service: GatewayService, eventLog: EventLog) {
     this.#service = service;
     this.#eventLog = eventLog;
   }

@@ -8,7 +8,6 @@ import { createServer, STATUS_CODES } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { formatHostPort } from "../../util/server-url.ts";
 import { ConnectionLimiter } from "../../server/connection/connection-limiter.ts";
 import type { ConnectionCounts } from "../../server/events/metrics.ts";
 import type { HostPort } from "../../server/net/listen-address.ts";
@@ -16,8 +15,9 @@ import { isReachableRemotely } from "../../server/net/listen-address.ts";
 import type { HttpListener } from "../../server/net/listener.ts";
 import { LINGER_MS, trackConnections } from "../../server/net/listener.ts";
 import type { TlsConfig } from "../../server/net/tls-config.ts";
-import type { LockService } from "../../server/service.ts";
 import { HELLO_TIMEOUT_MS } from "../../server/service.ts";
+import { formatHostPort } from "../../util/server-url.ts";
+import type { GatewayService } from "../service.ts";
 import type { HttpApp, HttpAppOptions } from "./app.ts";
 import { createHttpApp } from "./app.ts";
 import { checkOrigin } from "./origin-check.ts";
@@ -155,14 +155,14 @@ interface PendingRequests {
 
 /** Admits connections, and responds to what is not a request. */
 class HttpConnections {
-  readonly #service: LockService;
+  readonly #service: GatewayService;
   /** A separate limiter, so that HTTP clients do not use up the connections of the lock protocol. */
   readonly #limiter: ConnectionLimiter<never>;
   readonly #handleRequest: (incoming: IncomingMessage, outgoing: ServerResponse) => void;
   readonly #pendingRequests = new Map<Duplex, PendingRequests>();
   #isDraining = false;
 
-  constructor(service: LockService, handleRequest: (incoming: IncomingMessage, outgoing: ServerResponse) => void) {
+  constructor(service: GatewayService, handleRequest: (incoming: IncomingMessage, outgoing: ServerResponse) => void) {
     this.#service = service;
     this.#limiter = new ConnectionLimiter(service.limits);
     this.#handleRequest = handleRequest;

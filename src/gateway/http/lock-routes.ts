@@ -3,24 +3,22 @@
 import { PROTOCOL_LIMITS } from "../../protocol/handshake.ts";
 import { toClaimInfo } from "../../spi/claim-info.ts";
 import type { ClaimView, ListQuery } from "../../spi/driver.ts";
-import type { LockService } from "../../server/service.ts";
+import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { jsonResponse, parseQuery, readBody } from "./context.ts";
-import { callBackend, createRequestSession } from "./pending-claims.ts";
 import { invalidField, Problem } from "./problem.ts";
 import { parseRevokeRequest } from "./schemas.ts";
 
 const DEFAULT_PAGE_SIZE = 100;
 
 export class LockRoutes {
-  readonly #service: LockService;
+  readonly #service: GatewayService;
 
-  constructor(service: LockService) {
+  constructor(service: GatewayService) {
     this.#service = service;
   }
 
   async list(c: HttpContext): Promise<Response> {
-    const { calls, clock } = this.#service;
     const query = parseQuery(c, ["prefix", "key", "limit", "cursor"]);
     const filter = parseFilter(query.get("prefix"), query.get("key"));
     const max = parsePageSize(query.get("limit"), PROTOCOL_LIMITS.pageSize);
@@ -28,18 +26,15 @@ export class LockRoutes {
     if (cursor !== undefined && !/^[a-z2-7]{10}$/.test(cursor)) {
       throw invalidField("cursor", "malformed", "cursor must be the cursor of the previous page");
     }
-    const session = createRequestSession(c.get("principal"), clock.now());
-    const { items, next } = await callBackend(this.#service, () => calls.list(session, filter, max, cursor));
+    const { items, next } = await this.#service.store.list(c.get("principal"), filter, max, cursor);
     return jsonResponse(c, { locks: items.map(toLockJson), cursor: next ?? null });
   }
 
   async revoke(c: HttpContext): Promise<Response> {
-    const { calls, limits, clock } = this.#service;
+    const { store, limits } = this.#service;
     const target = parseRevokeRequest(await readBody(c, limits.lineBytes));
     const { key, token, now } = target;
-    const session = createRequestSession(c.get("principal"), clock.now());
-    const [isRevoked] = await callBackend(this.#service, () => calls.revoke(session, [target]));
-    if (isRevoked !== true) {
+    if (!(await store.revoke(c.get("principal"), target))) {
       const message = "no claim holds this key with this token; nothing was changed";
       throw new Problem("NOT_HELD", "unknown", message);
     }

@@ -6,15 +6,15 @@
 import * as z from "zod";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { decodeReference } from "../../protocol/lock-reference.ts";
+import { ALL_ERROR_CODES, ERROR_CODES } from "../../server/error-codes.ts";
+import { EVENT_KINDS } from "../../server/events/event-ring.ts";
+import type { ServerLimits } from "../../server/limits.ts";
+import { formatExactDuration } from "../../server/limits.ts";
 import type { Claim, LockSpec, RevokeTarget, Traits } from "../../spi/driver.ts";
 import { ALL_PERMITS, MAX_LOCKS } from "../../spi/driver.ts";
 import { MAX_DURATION_MS, MIN_TTL_MS, parseDuration } from "../../util/duration.ts";
 import { randomId } from "../../util/ids.ts";
 import { cleanLabel, MAX_KEY_BYTES, validateKey } from "../../util/keys.ts";
-import { ALL_ERROR_CODES, ERROR_CODES } from "../../server/error-codes.ts";
-import { EVENT_KINDS } from "../../server/events/event-ring.ts";
-import type { ServerLimits } from "../../server/limits.ts";
-import { formatExactDuration } from "../../server/limits.ts";
 import { invalidField, Problem } from "./problem.ts";
 
 /** The longest wait of one request. After that the client receives "waiting" and may repeat the request. */

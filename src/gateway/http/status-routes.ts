@@ -3,14 +3,14 @@
 import { authorize } from "../../auth/authorize.ts";
 import type { ConnectionCounts } from "../../server/events/metrics.ts";
 import { METRICS_TYPE } from "../../server/events/metrics.ts";
-import type { LockService } from "../../server/service.ts";
+import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { jsonResponse } from "./context.ts";
 import { createOpenApiDocument } from "./openapi.ts";
 import { Problem } from "./problem.ts";
 
 interface StatusOptions {
-  readonly service: LockService;
+  readonly service: GatewayService;
   readonly metrics: { render(http: ConnectionCounts): string };
   readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
   readonly version: string;
@@ -42,7 +42,7 @@ export class StatusRoutes {
     const { checkReadiness, service } = this.#options;
     const readiness = checkReadiness();
     if (readiness.ok) return jsonResponse(c, { ready: true });
-    const reclaimMs = service.backend.recoveryRemainingMs();
+    const reclaimMs = service.recoveryRemainingMs();
     const reason = this.#isDraining ? "draining" : reclaimMs > 0 ? "reclaiming" : "store";
     const message = readiness.reason ?? "the server cannot grant locks now";
     throw new Problem("NOT_READY", reason, message, { retryMs: reclaimMs > 0 ? reclaimMs : 1_000 });

@@ -1,12 +1,12 @@
 /** Validates a server's options before anything is opened, and reports all problems at once. */
 
+import type { AccessControl } from "../../auth/access-control.ts";
+import { ALLOW_ALL, createAccessControl } from "../../auth/access-control.ts";
+import { loadAccounts } from "../../auth/accounts-file.ts";
 import { describeValue } from "../../util/duration.ts";
 import { formatHostPort } from "../../util/server-url.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { booleanRule, clockRule, driverRule, functionRule, isObject, noProblem } from "../../util/validate.ts";
-import type { AccessControl } from "../../auth/access-control.ts";
-import { ALLOW_ALL, createAccessControl } from "../../auth/access-control.ts";
-import { loadAccounts } from "../../auth/accounts-file.ts";
 import type { ServerLimits } from "../limits.ts";
 import { DEFAULT_LIMITS, resolveLimits } from "../limits.ts";
 import type { HostPort, ListenAddress } from "../net/listen-address.ts";

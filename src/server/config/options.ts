@@ -1,8 +1,8 @@
 /** The public options and types of a lock server. */
 
+import type { AccessControl } from "../../auth/access-control.ts";
 import type { Driver } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { AccessControl } from "../../auth/access-control.ts";
 import type { ServerLimits } from "../limits.ts";
 import type { Logger } from "../logger.ts";
 import type { TlsFiles } from "../net/tls-config.ts";

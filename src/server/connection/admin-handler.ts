@@ -3,14 +3,14 @@
  * anything is counted or cut.
  */
 
+import type { Principal } from "../../auth/access-control.ts";
+import { RIGHTS } from "../../auth/access-control.ts";
+import { authorize, visibleKeys } from "../../auth/authorize.ts";
 import type { ServerInfo } from "../../protocol/admin-frames.ts";
 import { encodeEvents, encodeWatchFrame } from "../../protocol/admin-frames.ts";
 import { encodeError, encodeOk, isCount } from "../../protocol/frames.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { Principal } from "../../auth/access-control.ts";
-import { RIGHTS } from "../../auth/access-control.ts";
-import { authorize, visibleKeys } from "../../auth/authorize.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { RequestError } from "../request-error.ts";
 import { JobQueue } from "../time-slicer.ts";

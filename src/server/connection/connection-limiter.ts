@@ -1,5 +1,6 @@
 /** Limits connections: how many in all, how many from one address, and how many without a completed handshake. */
 
+import type { Principal } from "../../auth/access-control.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import { clientNetwork } from "../../util/client-network.ts";
 import type { ServerLimits } from "../limits.ts";
@@ -16,6 +17,8 @@ export interface Peer {
   readonly isLocal: boolean;
   /** The peer's network address; "" for a Unix socket. */
   readonly address: string;
+  /** A client of this process: its account. */
+  readonly principal?: Principal;
 }
 
 /** The limit that refuses a connection. */

@@ -8,14 +8,14 @@
  *   closed
  */
 
+import type { Principal } from "../../auth/access-control.ts";
+import { ANONYMOUS } from "../../auth/access-control.ts";
 import * as frames from "../../protocol/frames.ts";
 import type { ClientHello } from "../../protocol/handshake.ts";
 import { decodeClientHello, encodeConnectionError, ProtocolError } from "../../protocol/handshake.ts";
 import { exceedsDepth } from "../../protocol/lines.ts";
 import type { Answer, ClaimId } from "../../spi/driver.ts";
 import { isId } from "../../util/ids.ts";
-import type { Principal } from "../../auth/access-control.ts";
-import { ANONYMOUS } from "../../auth/access-control.ts";
 import { INTERNAL_FAILURE } from "../request-error.ts";
 import type { Session } from "../session/session.ts";
 import type { RoundRobinScheduler } from "../time-slicer.ts";

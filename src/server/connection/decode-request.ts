@@ -199,3 +199,9 @@ function limitExceeded(message: string): RequestError {
 function malformed(message: string): ProtocolError {
   return new ProtocolError("PROTOCOL", message);
 }
+
+/** true or false. */
+export function decodeSwitch(raw: unknown): boolean {
+  if (typeof raw !== "boolean") throw malformed("a switch must be true or false");
+  return raw;
+}

@@ -155,6 +155,11 @@ export class RequestHandler {
         const call = (part: ClaimId[]): FlagsResult => calls.detach(session, part, remainingMs);
         return this.#handleInParts(n, decode.decodeIds(frame[2]), ITEMS_PER_PART, call, frames.encodeFlags);
       }
+      case "suspend": {
+        const ids = decode.decodeIds(frame[2]);
+        calls.setSuspended(session, ids, decode.decodeSwitch(frame[3]));
+        return this.#connection.send(frames.encodeOk(n, "[]"));
+      }
       case "revoke":
         return this.#reply(n, calls.revoke(session, decode.decodeRevoke(frame[2])), frames.encodeFlags);
       case "list": {

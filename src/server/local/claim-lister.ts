@@ -3,6 +3,9 @@
  * than a slice at a stretch, with as much time for other work in between.
  */
 
+import type { Principal } from "../../auth/access-control.ts";
+import { ANONYMOUS } from "../../auth/access-control.ts";
+import { visibleKeys } from "../../auth/authorize.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { TableQuery } from "../../lock-table/listing.ts";
 import { listSteps, toView } from "../../lock-table/listing.ts";
@@ -11,9 +14,6 @@ import type { ClaimView, ListQuery, Page } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
-import type { Principal } from "../../auth/access-control.ts";
-import { ANONYMOUS } from "../../auth/access-control.ts";
-import { visibleKeys } from "../../auth/authorize.ts";
 import { RequestError } from "../request-error.ts";
 import { truncatePage } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";

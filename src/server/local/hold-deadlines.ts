@@ -3,10 +3,10 @@
  * that keeps the lock for its next request gives it back, so that no request begins that would be ended soon.
  */
 
+import { ANONYMOUS } from "../../auth/access-control.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable, Timestamps } from "../../lock-table/table.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
-import { ANONYMOUS } from "../../auth/access-control.ts";
 import type { Session } from "../session/session.ts";
 
 class HoldDeadline {

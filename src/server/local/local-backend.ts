@@ -18,6 +18,7 @@
  *   recovery.
  */
 
+import { canAcquire } from "../../auth/authorize.ts";
 import { NO_OBSERVER } from "../../lock-table/events.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import { withoutSuccessors } from "../../lock-table/successors.ts";
@@ -27,7 +28,6 @@ import type { StateEpoch } from "../../protocol/handshake.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
-import { canAcquire } from "../../auth/authorize.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { recordRevocation } from "../events/event-log.ts";
 import type { ClaimLimits, ServerLimits } from "../limits.ts";
@@ -336,6 +336,14 @@ export class LocalBackend implements Backend {
     for (const { claim } of session.records) this.table.resumeWaiter(claim.id);
   }
 
+  setSuspended(session: Session, ids: readonly ClaimId[], isSuspended: boolean): void {
+    for (const id of ids) {
+      if (this.table.records.get(id)?.owner !== session) continue;
+      if (isSuspended) this.table.suspendWaiter(id);
+      else this.table.resumeWaiter(id);
+    }
+  }
+
   revalidateClaims(only?: Session): void {
     const withdrawn: ClaimRecord<Session>[] = [];
     this.table.advance(this.#batchClock.read());
@@ -439,6 +447,8 @@ export class LocalBackend implements Backend {
     const answer = this.#withPause(this.table.answerFor(record));
     if (answer.state === "none") return answer;
     this.#ownership.takeOwnership(record, session);
+    // its client is back
+    this.table.resumeWaiter(claim.id);
     this.#holdDeadlines.start(record, session, record.placedAt);
     if (answer.state === "waiting") return answer;
     const persisted = this.#writeAhead?.persist(record, answer) ?? answer;

@@ -3,9 +3,9 @@
  * they were, and no other key has to wait. A wrapper that reconnects finds its claims by their ids.
  */
 
+import { deniedPrincipal } from "../../auth/access-control.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { Clock } from "../../util/clock.ts";
-import { deniedPrincipal } from "../../auth/access-control.ts";
 import type { Logger } from "../logger.ts";
 import type { CommandRun, LivingRuns } from "../runs/command-run.ts";
 import { Session } from "../session/session.ts";

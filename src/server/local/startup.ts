@@ -1,8 +1,8 @@
 /** Starts the local backend from what is on disk, and saves its state at the end. */
 
+import { deniedPrincipal } from "../../auth/access-control.ts";
 import type { ProcessProbe } from "../../os/process-info.ts";
 import type { Clock } from "../../util/clock.ts";
-import { deniedPrincipal } from "../../auth/access-control.ts";
 import type { EventLog } from "../events/event-log.ts";
 import type { ServerLimits } from "../limits.ts";
 import { widestLimits } from "../limits.ts";

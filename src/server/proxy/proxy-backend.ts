@@ -6,6 +6,8 @@
  * sent at once, and repeated when that call has settled, and until the store has answered it.
  */
 
+import type { Principal } from "../../auth/access-control.ts";
+import { canAcquire, visibleKeys } from "../../auth/authorize.ts";
 import { isFatalError } from "../../errors.ts";
 import { withoutSuccessors } from "../../lock-table/successors.ts";
 import type { ProcessProbe } from "../../os/process-info.ts";
@@ -24,8 +26,6 @@ import type {
 } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
-import type { Principal } from "../../auth/access-control.ts";
-import { canAcquire, visibleKeys } from "../../auth/authorize.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { recordRevocation } from "../events/event-log.ts";
 import type { ServerLimits } from "../limits.ts";
@@ -322,6 +322,10 @@ class ProxyBackend implements Backend {
   }
 
   resume(): void {
+    // see suspend()
+  }
+
+  setSuspended(): void {
     // see suspend()
   }
 

@@ -4,12 +4,12 @@
  * rules alone. Its own claim on a key that it may not acquire any more counts as revoked.
  */
 
-import type { ReclaimItem } from "../../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page } from "../../spi/driver.ts";
-import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { AccessControl, Principal } from "../../auth/access-control.ts";
 import { ANONYMOUS, ownsClaim } from "../../auth/access-control.ts";
 import { authorize, authorizeAcquire, canAcquire } from "../../auth/authorize.ts";
+import type { ReclaimItem } from "../../protocol/frames.ts";
+import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page } from "../../spi/driver.ts";
+import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { Backend, ClientCalls, ReleaseRequest, RenewRequest, RevokeRequest } from "./backend.ts";
 import type { Session } from "./session.ts";
 
@@ -72,6 +72,10 @@ class AuthorizedCalls implements ClientCalls {
       () => false,
       (allowed) => this.#backend.detach(session, allowed, remainingMs),
     );
+  }
+
+  setSuspended(session: Session, ids: readonly ClaimId[], isSuspended: boolean): void {
+    this.#backend.setSuspended(session, ids, isSuspended);
   }
 
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]> {

@@ -66,6 +66,8 @@ export interface ClientCalls {
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]>;
   /** `remainingMs`: see Driver.detach. */
   detach(session: Session, ids: readonly ClaimId[], remainingMs?: number): MaybePromise<readonly boolean[]>;
+  /** Grants pass over these waiting claims of the session, or no longer. */
+  setSuspended(session: Session, ids: readonly ClaimId[], isSuspended: boolean): void;
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]>;
   /** Returns only claims that the session's principal may inspect. The others are removed before the page is cut. */
   list(session: Session, query: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>>;

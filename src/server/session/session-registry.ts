@@ -1,12 +1,12 @@
 /** The sessions of a server: opened, kept alive and ended as session.ts says. */
 
+import type { Principal } from "../../auth/access-control.ts";
+import { AUTH_FAILED, ownsClaim } from "../../auth/access-control.ts";
 import type { ProcessProbe } from "../../os/process-info.ts";
 import type { ClientHello } from "../../protocol/handshake.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { Clock } from "../../util/clock.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
-import type { Principal } from "../../auth/access-control.ts";
-import { AUTH_FAILED, ownsClaim } from "../../auth/access-control.ts";
 import type { CommandRun, CommandRuns } from "../runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../runs/command-run.ts";
 import type { Backend } from "./backend.ts";

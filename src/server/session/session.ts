@@ -28,12 +28,12 @@
  * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, connected or not.
  */
 
+import type { Principal } from "../../auth/access-control.ts";
+import { ANONYMOUS } from "../../auth/access-control.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { ClientHello } from "../../protocol/handshake.ts";
 import type { Answer, ClaimId } from "../../spi/driver.ts";
 import { LinkedList } from "../../util/linked-list.ts";
-import type { Principal } from "../../auth/access-control.ts";
-import { ANONYMOUS } from "../../auth/access-control.ts";
 import type { CommandRun } from "../runs/command-run.ts";
 
 /** Receives the notifications of a session's claims: its connection, or a request over HTTP. */

@@ -8,8 +8,8 @@ import { chmodSync, chownSync, mkdirSync, readFileSync, renameSync, symlinkSync,
 import { get } from "node:https";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createServeOptions, isMember } from "../../../src/cli/commands/serve/settings.ts";
 import { createCredential } from "../../../src/auth/accounts-file.ts";
+import { createServeOptions, isMember } from "../../../src/cli/commands/serve/settings.ts";
 import { DEFAULT_LIMITS } from "../../../src/server/limits.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";

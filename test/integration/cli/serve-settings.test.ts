@@ -1,8 +1,8 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createServeOptions } from "../../../src/cli/commands/serve/settings.ts";
 import { createCredential } from "../../../src/auth/accounts-file.ts";
+import { createServeOptions } from "../../../src/cli/commands/serve/settings.ts";
 import { DEFAULT_LIMITS, limitRange } from "../../../src/server/limits.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";

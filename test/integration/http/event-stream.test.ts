@@ -5,8 +5,8 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
-import { MAX_UNREAD_BYTES } from "../../../src/server/connection/connection.ts";
 import { createOpenApiDocument } from "../../../src/gateway/http/openapi.ts";
+import { MAX_UNREAD_BYTES } from "../../../src/server/connection/connection.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import {
   cleanUpAfterEach,

@@ -4,8 +4,8 @@
 import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { memory } from "../../../src/drivers/memory.ts";
 import { createAccessControl, hashCredential } from "../../../src/auth/access-control.ts";
+import { memory } from "../../../src/drivers/memory.ts";
 import { createOpenApiDocument } from "../../../src/gateway/http/openapi.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";

@@ -2,15 +2,17 @@
 
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
-import { encodeReference } from "../../../src/protocol/lock-reference.ts";
 import { ALLOW_ALL } from "../../../src/auth/access-control.ts";
-import type { ServerParts } from "../../../src/server/compose.ts";
 import type { HttpServer } from "../../../src/gateway/http/http-server.ts";
 import { createHttpServer } from "../../../src/gateway/http/http-server.ts";
+import { encodeReference } from "../../../src/protocol/lock-reference.ts";
+import type { ServerParts } from "../../../src/server/compose.ts";
+import type { LockService } from "../../../src/server/service.ts";
 import type { HttpResponse } from "../../support/http-fixture.ts";
 import { cleanUpAfterEach, onCleanup, post, request } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { expectHeld, makeClaim } from "../../support/server-fixture.ts";
+import { serverGateway } from "../../support/server-gateway.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
 import { until } from "../../support/until.ts";
 
@@ -27,6 +29,7 @@ interface HttpSite {
 async function createSite(harness: ServerHarness): Promise<HttpSite> {
   const http = createHttpServer({
     ...(harness.parts as ServerParts),
+    service: serverGateway(harness.service as LockService),
     access: ALLOW_ALL,
     checkReadiness: () => ({ ok: true }),
     version: "0",

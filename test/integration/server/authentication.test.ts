@@ -1,9 +1,9 @@
 // Which clients are admitted, and how the others are refused.
 
 import { expect, test } from "vitest";
-import { StoreRefusedError } from "../../../src/errors.ts";
 import { createAccessControl, hashCredential } from "../../../src/auth/access-control.ts";
 import { createCredential } from "../../../src/auth/accounts-file.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import {

@@ -1,12 +1,12 @@
 // What a credential may do, and that it can neither see nor change anything else.
 
 import { expect, test } from "vitest";
+import type { Right } from "../../../src/auth/access-control.ts";
+import { createAccessControl } from "../../../src/auth/access-control.ts";
 import { connect } from "../../../src/client/connect.ts";
 import type { Locks } from "../../../src/client/locks.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
-import type { Right } from "../../../src/auth/access-control.ts";
-import { createAccessControl } from "../../../src/auth/access-control.ts";
 import { publicTag, randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";

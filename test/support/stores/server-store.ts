@@ -1,11 +1,11 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createAccessControl, RIGHTS } from "../../../src/auth/access-control.ts";
+import { createCredential } from "../../../src/auth/accounts-file.ts";
 import type { ConformanceOptions, TestStore } from "../../../src/conformance/suite.ts";
 import { lockServer } from "../../../src/drivers/server/driver.ts";
 import { createTlsConnector } from "../../../src/net/tls.ts";
-import { createAccessControl, RIGHTS } from "../../../src/auth/access-control.ts";
-import { createCredential } from "../../../src/auth/accounts-file.ts";
 import type { ServeOptions, Server } from "../../../src/server/server.ts";
 import { serve } from "../../../src/server/server.ts";
 import type { Driver } from "../../../src/spi/driver.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { ProtocolError } from "../../../src/protocol/handshake.ts";
 import { RejectionLog } from "../../../src/auth/failure-limiter.ts";
+import { ProtocolError } from "../../../src/protocol/handshake.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 test("rejections beyond the bound are logged once a minute, with their number", () => {

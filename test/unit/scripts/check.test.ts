@@ -66,7 +66,7 @@ describe("import table", () => {
     ["src/drivers/server/driver.ts", 'import { x } from "../../protocol/frames.ts";'],
     ["src/client/driver-url.ts", 'await import("../drivers/memory.ts");'],
     ["src/cli/main.ts", 'import { x } from "../index.ts"; import { y } from "../server/limits.ts";'],
-    ["src/server/server.ts", 'await import("./http/http-server.ts");'],
+    ["src/server/server.ts", 'await import("../gateway/http/http-server.ts");'],
     ["src/server/local/startup.ts", 'import { x } from "../session/session.ts"; import { y } from "../limits.ts";'],
     ["src/index.ts", 'export { x } from "./client/locks.ts"; export type { Y } from "./spi/driver.ts";'],
   ])("%s may: %s", (path, text) => {

@@ -1,10 +1,10 @@
 // What is full refuses new claims only; a claim that the table has, or that is granted at once where that is enough, stays.
 
 import { expect, test } from "vitest";
-import type { ClaimRecord } from "../../../../src/lock-table/key-queue.ts";
-import { LockTable } from "../../../../src/lock-table/table.ts";
 import type { Principal } from "../../../../src/auth/access-control.ts";
 import { ANONYMOUS } from "../../../../src/auth/access-control.ts";
+import type { ClaimRecord } from "../../../../src/lock-table/key-queue.ts";
+import { LockTable } from "../../../../src/lock-table/table.ts";
 import type { ClaimLimits } from "../../../../src/server/limits.ts";
 import { ClaimQuotas } from "../../../../src/server/local/claim-quotas.ts";
 import { Session } from "../../../../src/server/session/session.ts";

@@ -1,10 +1,10 @@
 // When the claims of a client end: how it was connected, and what its process, or a run of it, does, decides.
 
 import { expect, test } from "vitest";
-import type { ProcessState } from "../../../../src/os/process-info.ts";
-import { PROTOCOL_VERSION } from "../../../../src/protocol/handshake.ts";
 import type { Principal } from "../../../../src/auth/access-control.ts";
 import { ANONYMOUS } from "../../../../src/auth/access-control.ts";
+import type { ProcessState } from "../../../../src/os/process-info.ts";
+import { PROTOCOL_VERSION } from "../../../../src/protocol/handshake.ts";
 import type { CommandRun, RunStatus } from "../../../../src/server/runs/command-run.ts";
 import type { NotificationSink, Session } from "../../../../src/server/session/session.ts";
 import { SessionRegistry } from "../../../../src/server/session/session-registry.ts";
