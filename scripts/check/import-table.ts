@@ -57,18 +57,12 @@ const SERVER_LAYERS: readonly ServerLayer[] = [
   { path: "session/", may: ["runs/"] },
   { path: "events/", may: ["session/"] },
   { path: "local/", may: ["storage/", "runs/", "session/", "events/"] },
-  {
-    path: "proxy/",
-    may: ["session/", "events/", "local/"],
-    // it judges by the lease of its store what it believes to be held, as a client does
-    outside: ["src/claim/lease-deadline.ts"],
-  },
   { path: "connection/", may: ["session/", "events/"] },
   { path: "service.ts", may: ["session/", "connection/"] },
   { path: "status.ts", may: ["session/", "connection/"] },
   {
     path: "compose.ts",
-    may: ["storage/", "runs/", "session/", "events/", "local/", "proxy/", "connection/", "service.ts", "status.ts"],
+    may: ["storage/", "runs/", "session/", "events/", "local/", "connection/", "service.ts", "status.ts"],
   },
   { path: "ownership-monitor.ts", may: [] },
   { path: "net/", may: ["connection/", "service.ts", "ownership-monitor.ts"] },
@@ -174,9 +168,17 @@ const IMPORT_TABLE: readonly ImportRow[] = [
       "src/net/",
       "src/protocol/",
       "src/spi/",
-      ...["error-codes.ts", "limits.ts", "logger.ts", "request-error.ts", "events/", "net/", "service.ts"].map(
-        (path) => `src/server/${path}`,
-      ),
+      "src/lock-table/events.ts",
+      ...[
+        "error-codes.ts",
+        "limits.ts",
+        "logger.ts",
+        "request-error.ts",
+        "config/port-config.ts",
+        "events/",
+        "net/",
+        "service.ts",
+      ].map((path) => `src/server/${path}`),
       "src/server/connection/connection-limiter.ts",
       "src/server/connection/connection.ts",
       ...SHARED,
@@ -209,7 +211,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     // so that it is there when time stands still
     mayLoad: ["src/leader/leader.ts", "src/leader/term.ts"],
   },
-  { files: ["src/cli/"], may: ["src/server/", "src/auth/", ...CLI_IMPORTS, ...exportedSources()] },
+  { files: ["src/cli/"], may: ["src/server/", "src/auth/", "src/gateway/", ...CLI_IMPORTS, ...exportedSources()] },
   { files: ["src/index.ts"], may: ["src/client/", "src/spi/", "src/wrapping/", "src/leader/", ...SHARED] },
 ];
 

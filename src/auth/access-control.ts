@@ -90,6 +90,11 @@ export interface AccessControl {
    * too many failures in a minute
    */
   authenticate(credential: string | null, address: string): Principal;
+  /**
+   * The principal of an account, whichever of its credentials are in use: valid as long as the account exists. For
+   * clients that have been authenticated already.
+   */
+  forAccount(name: string): Principal;
   /** Replaces the accounts. A principal whose credential is among the new ones stays valid and gets the new rules. */
   replace(accounts: readonly Account[]): void;
   /** Calls the listener after each replace(). */
@@ -101,6 +106,7 @@ export const ALLOW_ALL: AccessControl = {
   isRequired: false,
   failureCount: 0,
   authenticate: () => ANONYMOUS,
+  forAccount: () => ANONYMOUS,
   replace: () => undefined,
   onChange: () => ({ [Symbol.dispose]: () => undefined }),
 };
@@ -117,6 +123,9 @@ export interface AccessControlOptions {
 export function createAccessControl(accounts: readonly Account[], options: AccessControlOptions = {}): AccessControl {
   const { failuresPerMinute = DEFAULT_LIMITS.failuresPerMinute, now = () => performance.now() } = options;
   const principals = new Map<string, AccountPrincipal>();
+  /** By account. */
+  const accountPrincipals = new Map<string, AccountPrincipal>();
+  let currentAccounts: readonly Account[] = [];
   const failureLimiter = new FailureLimiter(failuresPerMinute, now);
   const listeners = new Set<() => void>();
 
@@ -136,8 +145,18 @@ export function createAccessControl(accounts: readonly Account[], options: Acces
       if (principal === undefined) principals.set(hash, new AccountPrincipal(account));
       else principal.rules = account.rules;
     }
+    currentAccounts = nextAccounts;
+    for (const [name, principal] of accountPrincipals) {
+      const account = findAccount(name);
+      if (account !== undefined) principal.rules = account.rules;
+      else {
+        principal.isValid = false;
+        accountPrincipals.delete(name);
+      }
+    }
     for (const listener of listeners) listener();
   }
+  const findAccount = (name: string): Account | undefined => currentAccounts.find((account) => account.name === name);
   replace(accounts);
 
   return {
@@ -153,6 +172,15 @@ export function createAccessControl(accounts: readonly Account[], options: Acces
       if (principal !== undefined) return principal;
       if (failureLimiter.record(clientNetwork(address))) throw new ProtocolError("AUTH", AUTH_FAILED);
       throw new ProtocolError("LIMIT", "too many wrong credentials from this address: wait a minute");
+    },
+    forAccount(name) {
+      const existing = accountPrincipals.get(name);
+      if (existing !== undefined) return existing;
+      const account = findAccount(name);
+      if (account === undefined) return deniedPrincipal(name);
+      const principal = new AccountPrincipal(account);
+      accountPrincipals.set(name, principal);
+      return principal;
     },
     replace,
     onChange(changed) {

@@ -39,7 +39,7 @@ export function resolveUrl(url: string | undefined = process.env.HOLDFAST_URL): 
 }
 
 /** The name of a store in messages. */
-function describeStore(givenUrl: string | undefined): string {
+export function describeStore(givenUrl: string | undefined): string {
   const url = resolveUrl(givenUrl);
   if (url === undefined) return "your lock server";
   return /^[a-z+]+:/.test(url) ? redactUrl(url) : "the url";

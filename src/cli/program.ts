@@ -9,6 +9,7 @@ import type { AcquireFlags } from "./acquire-flags.ts";
 import type { Shell } from "./commands/completion.ts";
 import type { NewFlags } from "./commands/credential.ts";
 import type { DoctorFlags } from "./commands/doctor/doctor.ts";
+import { createGatewayOptions } from "./commands/gateway/settings.ts";
 import type { ListFlags } from "./commands/list.ts";
 import type { ReferenceFlags } from "./commands/reference.ts";
 import type { RevokeFlags } from "./commands/revoke.ts";
@@ -92,6 +93,7 @@ function createProgram(commandName: string | undefined, command: readonly string
   addDoctor(program);
   addCompletion(program);
   addServe(program);
+  addGateway(program);
   addCredential(program);
   addEpilog(root, {
     examples: ["holdfast run nightly-report -- ./report.sh", "holdfast ls"],
@@ -342,6 +344,23 @@ function addServe(program: Program): void {
       'All flags except --first-start, --config, --check, --json and --quiet can also be set in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in a JSON file ({"tls-cert": "cert.pem"}) that --config or HOLDFAST_CONFIG names. A flag overrides the environment, and the environment overrides the file.',
       "On TERM or INT the server grants no new locks, notifies its clients, saves its state and exits; a second signal ends it at once. On HUP it reloads credentials and certificates; connections stay open, unless their credential was removed.",
       "Exit codes: 0 stopped, 64 wrong usage, 69 an address, the state or the store is not available, or the socket or the lock of the state was removed, 70 stopping took more than 10 s, 74 the state could not be saved, 78 wrong configuration.",
+    ],
+  });
+}
+
+function addGateway(program: Program): void {
+  const gateway = program.root.command("gateway").description("serve the locks of any store over HTTP");
+  for (const option of createGatewayOptions()) gateway.addOption(option);
+  setAction(program, gateway, async () => (await import("./commands/gateway/gateway.ts")).gatewayCommand(gateway));
+  addEpilog(gateway, {
+    examples: [
+      "holdfast gateway --url redis://127.0.0.1",
+      "holdfast gateway --url postgres://app@db.example.org/shop --http 0.0.0.0:7421 \\\n--credentials accounts.json --tls-cert cert.pem --tls-key key.pem",
+    ],
+    notes: [
+      "All flags except --config, --check, --json and --quiet can also be set in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in a JSON file that --config or HOLDFAST_CONFIG names, as for `holdfast serve`.",
+      "On TERM or INT the gateway answers all waiting requests, withdraws their claims and exits; held locks stay held. On HUP it reloads credentials and certificates.",
+      "Exit codes: 0 stopped, 64 wrong usage, 69 the address or the store is not available, 77 the store refused, 78 wrong configuration.",
     ],
   });
 }

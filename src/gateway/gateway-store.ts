@@ -1,8 +1,8 @@
 /** The store of a gateway, as its requests use it. */
 
-import type { Principal } from "../auth/access-control.ts";
+import type { AccessControl, Principal } from "../auth/access-control.ts";
 import { authorize } from "../auth/authorize.ts";
-import type { Client } from "../client/client.ts";
+import { listVisible } from "../auth/visible-page.ts";
 import type { ClientContext } from "../client/local-queue.ts";
 import { StoreRefusedError, UnsupportedError } from "../errors.ts";
 import type { ErrorCode } from "../server/error-codes.ts";
@@ -10,16 +10,22 @@ import { ERROR_CODES } from "../server/error-codes.ts";
 import { drainingError, RequestError } from "../server/request-error.ts";
 import type { ClaimView, ListQuery, Page, RevokeTarget } from "../spi/driver.ts";
 import { systemErrorCode } from "../util/system-error.ts";
+import type { StoreClients } from "./store-clients.ts";
+import type { StoreHealth } from "./store-health.ts";
 
 /** How long one call to the store may take: as long as a request may wait. */
 const CALL_TIMEOUT_MS = 25_000;
 
 export interface StoreOptions {
+  readonly clients: StoreClients;
+  readonly access: Pick<AccessControl, "forAccount">;
   /**
-   * Creates the client for the requests of an account. On a store that knows accounts each has one, so that the store
-   * applies their rights and limits; else all have the same.
+   * The store is the lock server of this process: it applies the rights and limits of accounts itself, and a place in
+   * its queues that this run of the gateway does not know is one of an earlier run.
    */
-  readonly createClient: (principal: Principal) => Client;
+  readonly isOwnServer: boolean;
+  /** Learns whether calls succeed. */
+  readonly health?: Pick<StoreHealth, "recordSuccess" | "recordFailure" | "markSuspect">;
   /** Milliseconds until a restarted store knows which locks are held; 0: it does. */
   readonly recoveryRemainingMs: () => number;
   /** The program is stopping: nothing may be changed any more. */
@@ -27,41 +33,51 @@ export interface StoreOptions {
 }
 
 export class GatewayStore {
+  readonly isOwnServer: boolean;
   readonly #options: StoreOptions;
-  readonly #clients = new Map<Principal, Client>();
 
   constructor(options: StoreOptions) {
+    this.isOwnServer = options.isOwnServer;
     this.#options = options;
   }
 
   /** The open client for requests of this account. @throws RequestError if the store cannot be reached */
   async open(principal: Principal): Promise<ClientContext> {
     if (this.#options.isDraining()) throw drainingError();
-    let client = this.#clients.get(principal);
-    if (client === undefined) {
-      client = this.#options.createClient(principal);
-      this.#clients.set(principal, client);
-    }
     try {
-      return await client.open();
+      return await this.#options.clients.clientFor(principal).open();
     } catch (error) {
-      throw toRequestError(error);
+      throw this.refuse(error);
     }
   }
 
   /** Makes one call to the store. @throws RequestError if it fails, or is not answered in time */
   async call<T>({ engine }: ClientContext, call: () => Promise<T>): Promise<T> {
     try {
-      return await engine.scheduler.waitForCall(CALL_TIMEOUT_MS, call);
+      const result = await engine.scheduler.waitForCall(CALL_TIMEOUT_MS, call);
+      this.#options.health?.recordSuccess();
+      return result;
     } catch (error) {
-      throw this.#options.isDraining() ? drainingError() : toRequestError(error);
+      throw this.refuse(error);
     }
+  }
+
+  /** What a request learns of a call that failed. */
+  refuse(error: unknown): RequestError {
+    if (this.#options.isDraining()) return drainingError();
+    const refusal = toRequestError(error);
+    // of an error that is the call's own fault, the message says it
+    if (refusal.code === "STORE") this.#options.health?.recordFailure(error);
+    else this.#options.health?.markSuspect();
+    return refusal;
   }
 
   /** A page of the claims that this account may see. @throws RequestError */
   async list(principal: Principal, query: ListQuery, max: number, after?: string): Promise<Page<ClaimView>> {
     const context = await this.open(principal);
-    return this.call(context, () => context.engine.driver.list(query, { max, after }));
+    const list = (count: number, cursor: string | undefined): Promise<Page<ClaimView>> =>
+      this.call(context, () => context.engine.driver.list(query, { max: count, after: cursor }));
+    return this.isOwnServer ? list(max, after) : listVisible(list, principal, max, after);
   }
 
   /** True if the key was held with that token. @throws RequestError */
@@ -78,33 +94,31 @@ export class GatewayStore {
   /** The store has not answered whether it has a claim. */
   unknownError(): RequestError {
     return this.#options.recoveryRemainingMs() === 0
-      ? new RequestError("STORE", "the server could not query its store about this claim")
+      ? new RequestError("STORE", "the store could not be asked about this claim")
       : new RequestError(
           "RECLAIMING",
           "the server is recovering after a restart and does not know yet which locks are held",
         );
   }
 
-  /** Closes the clients of removed credentials, after the accounts have changed. */
+  /** The present rights of an account. */
+  account(name: string): Principal {
+    return this.#options.access.forAccount(name);
+  }
+
+  /** To be called after the accounts have changed. */
   revalidatePrincipals(): void {
-    for (const principal of [...this.#clients.keys()]) if (!principal.isValid) this.#close(principal);
+    this.#options.clients.revalidatePrincipals();
   }
 
-  /** Closes all clients. Their claims stay at the store, until their leases end. */
-  close(): void {
-    for (const principal of [...this.#clients.keys()]) this.#close(principal);
-  }
-
-  #close(principal: Principal): void {
-    const client = this.#clients.get(principal);
-    this.#clients.delete(principal);
-    client?.context?.engine.stop();
-    void client?.driver.close();
+  /** To be called when all requests have ended. */
+  close(): Promise<void> {
+    return this.#options.clients.close();
   }
 }
 
 /** What a client learns of an error of the store. */
-export function toRequestError(error: unknown): RequestError {
+function toRequestError(error: unknown): RequestError {
   if (error instanceof RequestError) return error;
   const { message, code, refusal } = error as Error & { readonly code?: unknown; readonly refusal?: unknown };
   if (isErrorCode(refusal)) return new RequestError(refusal, message, error);

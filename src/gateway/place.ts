@@ -13,27 +13,44 @@
  *   attended -> granted      onEffect("grant"), once the store has answered that the claim is detached
  *   any but granted -> ended onEffect(), withdraw(), or a store that fails before it has queued the claim
  *
- * The engine (client/engine.ts) renews the claim in the queue and tells of its grant. Invariant: a claim that is held
- * while no request waits is detached for the next one, or released with the place, so that nobody is told of a lock
- * twice, and none is kept for longer than WAIT_GRACE_MS without a request.
+ * The engine (client/engine.ts) renews the claim in the queue and tells of its grant. Invariant: a claim that is granted
+ * while no request waits is kept for the next request for UNATTENDED_HOLD_MS, and then released: nobody is told of a
+ * lock twice, and a client that has gone delays others for no longer than that. If the store cannot let grants pass over
+ * the claim, the place then goes on with another claim, at the end of the queue.
  */
 
 import type { Principal } from "../auth/access-control.ts";
 import type { ActiveClaim, ClaimListener, ListenerEffect } from "../client/engine.ts";
 import type { ClientContext } from "../client/local-queue.ts";
 import type { LostReason } from "../errors.ts";
+import type { EventKind } from "../lock-table/events.ts";
 import type { Claim, Pause } from "../spi/driver.ts";
 import type { Timer } from "../util/clock.ts";
+import { randomId } from "../util/ids.ts";
 import type { ClaimOutcome } from "./claim-outcome.ts";
-import { heldOutcome } from "./claim-outcome.ts";
+import { heldOutcome, unknownOutcome } from "./claim-outcome.ts";
+import type { ClaimRegister } from "./claim-register.ts";
 import type { GatewayStore } from "./gateway-store.ts";
-import { toRequestError } from "./gateway-store.ts";
 
 /** How long a claim stays in the queue after a request for it was answered with "waiting". */
 export const WAIT_GRACE_MS = 10_000;
 
+/**
+ * How long a granted lock is kept for the next request: one that follows at once comes earlier, and others wait for the
+ * lock.
+ */
+const UNATTENDED_HOLD_MS = 1_000;
 /** A lease with less of it left is renewed before the claim is passed on, as that of a claim that has waited. */
 const MIN_LEASE_SHARE = 0.75;
+
+/** The event of a claim that waited, by the reason of its end. */
+const END_EVENTS: Readonly<Record<LostReason, EventKind>> = {
+  expired: "withdrawn",
+  released: "withdrawn",
+  revoked: "revoked",
+  maxHold: "maxHoldExceeded",
+  unknown: "disconnected",
+};
 
 /** The request that waits for a place. */
 interface Attendee {
@@ -47,8 +64,8 @@ type PlaceState =
   | { readonly kind: "new" }
   | { readonly kind: "attended"; readonly attendee: Attendee }
   | { readonly kind: "unattended" }
-  /** The store is being asked to detach the claim. */
-  | { readonly kind: "granting"; readonly attendee: Attendee }
+  /** The store is being asked to detach the claim. A repeated request waits for it, too. */
+  | { readonly kind: "granting"; readonly attendees: Attendee[] }
   | { readonly kind: "granted" }
   | { readonly kind: "ended"; readonly reason: LostReason };
 
@@ -57,52 +74,78 @@ export interface PlaceOptions {
   readonly context: ClientContext;
   readonly principal: Principal;
   readonly claim: Claim;
+  readonly register: ClaimRegister;
   /** Called once, when it is granted or has ended. */
   readonly onEnd: (place: Place) => void;
 }
 
 export class Place implements ClaimListener {
+  /** The first claim: its reference is that of the place. */
   readonly claim: Claim;
+  /** Requests that are about to wait for it: a lock that is granted meanwhile is kept for them. */
+  arrivingCount = 0;
   /** The account of the request that came last. */
   principal: Principal;
   readonly #store: GatewayStore;
   readonly #context: ClientContext;
   readonly #onEnd: (place: Place) => void;
   readonly #timer: Timer;
-  readonly #activeClaim: ActiveClaim;
+  readonly #register: ClaimRegister;
+  /** The present claim, and the engine's part of it. */
+  #current: Claim;
+  #activeClaim: ActiveClaim;
+  /** Until when it is kept without a request. */
+  #graceEndsAt = 0;
   #state: PlaceState = { kind: "new" };
-  /** For the request that waits. */
-  #outcome!: Promise<ClaimOutcome>;
 
   /** Requests the claim. The caller attends it at once. */
-  constructor({ store, context, principal, claim, onEnd }: PlaceOptions) {
+  constructor({ store, context, principal, claim, register, onEnd }: PlaceOptions) {
     this.claim = claim;
+    this.#current = claim;
+    this.#register = register;
     this.principal = principal;
     this.#store = store;
     this.#context = context;
     this.#onEnd = onEnd;
-    const { engine } = context;
-    this.#timer = engine.clock.timer(() => this.#onTimer());
+    this.#timer = context.engine.clock.timer(() => this.#onTimer());
+    this.#activeClaim = this.#start(claim);
+  }
+
+  #start(claim: Claim): ActiveClaim {
+    this.#register.add(claim, this.principal.name);
+    const { engine } = this.#context;
     const settings = { ttlMs: claim.ttlMs as number, wait: claim.wait, survivesSilence: false, renews: true };
-    this.#activeClaim = engine.start(claim, settings, this, engine.clock.now());
+    return engine.start(claim, settings, this, engine.clock.now());
   }
 
   /** Waits until the claim is held, at most until `deadline`. An earlier request that waits is answered "waiting". */
   attend(deadline: number, disconnected: AbortSignal): Promise<ClaimOutcome> {
-    // the claim is being granted to a request whose response may be lost
-    if (this.#state.kind === "granting") return this.#outcome;
-    if (this.#state.kind === "ended") return Promise.resolve({ state: "none", reason: this.#state.reason });
-    if (this.#state.kind === "attended") this.#answerWaiting(this.#state.attendee);
-    if (this.#state.kind === "unattended") this.#suspend(false);
-    this.#outcome = new Promise((resolve, reject) => {
-      this.#state = { kind: "attended", attendee: { resolve, reject, deadline, disconnected } };
+    return new Promise((resolve, reject) => {
+      const attendee: Attendee = { resolve, reject, deadline, disconnected };
+      if (this.#state.kind === "granting") return void this.#state.attendees.push(attendee);
+      if (this.#state.kind === "ended") return resolve({ state: "none", reason: this.#state.reason });
+      if (this.#state.kind === "attended") this.#answerWaiting(this.#state.attendee);
+      if (this.#state.kind === "unattended") this.#suspend(false);
+      this.#state = { kind: "attended", attendee };
       disconnected.addEventListener("abort", this.#onDisconnected);
       this.#timer.set(deadline);
       if (disconnected.aborted) this.#onDisconnected();
       else void this.#detachIfHeld();
       this.#pauseIfLate();
     });
-    return this.#outcome;
+  }
+
+  /** It was granted, or has ended: no request can wait for it. */
+  get isOver(): boolean {
+    return this.#state.kind === "granted" || this.#state.kind === "ended";
+  }
+
+  /** The credential of the request that waits was removed, but not its account: the place is kept for another one. */
+  dismiss(): void {
+    if (this.#state.kind !== "attended") return;
+    const { attendee } = this.#state;
+    this.#keepUnattended();
+    this.#leave(attendee).resolve(unknownOutcome());
   }
 
   /**
@@ -111,17 +154,23 @@ export class Place implements ClaimListener {
    */
   async check(): Promise<void> {
     const { engine } = this.#context;
-    const [answer] = await this.#store.call(this.#context, () => engine.driver.renew([this.claim]));
+    const claim = this.#current;
+    const [answer] = await this.#store.call(this.#context, () => engine.driver.renew([claim]));
     if (answer === undefined) throw this.#store.unknownError();
-    engine.pushed(this.claim.id, answer);
+    engine.pushed(claim.id, answer);
   }
 
   /** Answers the request that waits with "waiting". The claim stays in the queue for a while. */
   pause(): void {
     if (this.#state.kind !== "attended") return;
     this.#answerWaiting(this.#state.attendee);
+    this.#keepUnattended();
+  }
+
+  #keepUnattended(): void {
     this.#state = { kind: "unattended" };
-    this.#timer.set(this.#now() + WAIT_GRACE_MS);
+    this.#graceEndsAt = this.#now() + WAIT_GRACE_MS;
+    this.#timer.set(this.#graceEndsAt);
     this.#suspend(true);
   }
 
@@ -136,6 +185,8 @@ export class Place implements ClaimListener {
   onEffect(effect: ListenerEffect): void {
     switch (effect) {
       case "grant":
+        if (this.#state.kind === "unattended")
+          this.#timer.set(Math.min(this.#graceEndsAt, this.#now() + UNATTENDED_HOLD_MS));
         return void this.#detachIfHeld();
       case "wait":
         return this.#onFirstAnswer();
@@ -178,13 +229,25 @@ export class Place implements ClaimListener {
   }
 
   #onTimer(): void {
-    if (this.#state.kind === "unattended") void this.withdraw("expired");
-    else this.#pauseIfLate();
+    if (this.#state.kind !== "unattended") this.#pauseIfLate();
+    else if (this.#now() >= this.#graceEndsAt) void this.withdraw("expired");
+    else this.#passOn();
+  }
+
+  /** No request has come for the granted lock: others get it, and the place goes on at the end of the queue. */
+  #passOn(): void {
+    const { engine } = this.#context;
+    engine.release(this.#activeClaim);
+    this.#register.onEnd(this.#current.id, "withdrawn");
+    this.#current = { ...this.#current, id: randomId() };
+    this.#activeClaim = this.#start(this.#current);
+    this.#timer.set(this.#graceEndsAt);
   }
 
   /** The first call for the claim has ended. An error is reported, rather than waiting until the store is back. */
   #onFirstAnswer(): void {
     const { state, lastError, failure } = this.#activeClaim;
+    if (state.status === "waiting") this.#register.onQueued(this.#current.id);
     if (state.status === "asking" && lastError !== null) this.#fail(failure);
     else this.#pauseIfLate();
   }
@@ -218,7 +281,8 @@ export class Place implements ClaimListener {
     if (held.status !== "held" || this.#state.kind !== "attended") return;
     const { attendee } = this.#state;
     const { engine } = this.#context;
-    this.#state = { kind: "granting", attendee };
+    const attendees = [attendee];
+    this.#state = { kind: "granting", attendees };
     this.#timer.set(null);
     let endsAt: number;
     try {
@@ -229,13 +293,16 @@ export class Place implements ClaimListener {
     // it was lost meanwhile
     if (this.#state.kind !== "granting") return;
     engine.forget(this.#activeClaim);
-    const outcome = heldOutcome(endsAt, this.#now(), this.claim, held.token);
+    const outcome = heldOutcome(endsAt, this.#now(), this.#current, held.token);
+    this.#register.onGranted(this.#current.id, held.token, endsAt);
     this.#state = { kind: "granted" };
     this.#onEnd(this);
-    this.#leave(attendee).resolve(outcome);
-    if (!attendee.disconnected.aborted && outcome.state === "held") return;
-    // nobody has the reference
-    const release = { claim: this.claim, hasUnansweredClaim: false };
+    for (const one of attendees) this.#leave(one).resolve(outcome);
+    const isWanted = this.arrivingCount > 0 || attendees.some(({ disconnected }) => !disconnected.aborted);
+    if (outcome.state === "held" && isWanted) return;
+    // no client has the reference
+    this.#register.onEnd(this.#current.id, "disconnected");
+    const release = { claim: this.#current, hasUnansweredClaim: false };
     await this.#store.call(this.#context, () => engine.driver.release([release])).catch(() => undefined);
   }
 
@@ -245,7 +312,7 @@ export class Place implements ClaimListener {
    */
   async #renewForReference(): Promise<number> {
     const { engine } = this.#context;
-    const { claim } = this;
+    const claim = this.#current;
     const ttlMs = claim.ttlMs as number;
     const sentAt = this.#now();
     if (engine.driver.detach !== undefined) {
@@ -263,21 +330,28 @@ export class Place implements ClaimListener {
   }
 
   #fail(error: unknown): void {
-    const attendee = this.#attendee;
+    const attendees = this.#attendees;
     this.#context.engine.release(this.#activeClaim);
+    this.#register.onEnd(this.#current.id, "withdrawn");
     this.#state = { kind: "ended", reason: "unknown" };
     this.#timer.stop();
     this.#onEnd(this);
-    if (attendee !== null) this.#leave(attendee).reject(toRequestError(error));
+    for (const attendee of attendees) this.#leave(attendee).reject(this.#store.refuse(error));
   }
 
   #end(outcome: ClaimOutcome & { readonly state: "none" }): void {
     if (this.#state.kind === "ended" || this.#state.kind === "granted") return;
-    const attendee = this.#attendee;
+    const attendees = this.#attendees;
+    this.#register.onEnd(this.#current.id, END_EVENTS[outcome.reason]);
     this.#state = { kind: "ended", reason: outcome.reason };
     this.#timer.stop();
     this.#onEnd(this);
-    if (attendee !== null) this.#leave(attendee).resolve(outcome);
+    for (const attendee of attendees) this.#leave(attendee).resolve(outcome);
+  }
+
+  /** The claim that was granted; null: none was. */
+  get grantedClaim(): Claim | null {
+    return this.#state.kind === "granted" ? this.#current : null;
   }
 
   /** Why it has ended; null: it has not, or was granted. */
@@ -285,8 +359,9 @@ export class Place implements ClaimListener {
     return this.#state.kind === "ended" ? this.#state.reason : null;
   }
 
-  get #attendee(): Attendee | null {
-    return "attendee" in this.#state ? this.#state.attendee : null;
+  get #attendees(): readonly Attendee[] {
+    if (this.#state.kind === "granting") return this.#state.attendees;
+    return this.#state.kind === "attended" ? [this.#state.attendee] : [];
   }
 
   #leave(attendee: Attendee): Attendee {
@@ -298,6 +373,6 @@ export class Place implements ClaimListener {
   #suspend(isSuspended: boolean): void {
     const { driver } = this.#context.engine;
     // what an error means: the store, or the connection to it, fails, and the claim may end
-    driver.suspend?.([this.claim], isSuspended).catch(() => undefined);
+    driver.suspend?.([this.#current], isSuspended).catch(() => undefined);
   }
 }

@@ -3,21 +3,35 @@
 import type { Principal } from "../auth/access-control.ts";
 import { authorizeAcquire, canAcquire } from "../auth/authorize.ts";
 import type { ClientContext } from "../client/local-queue.ts";
+import type { LostReason } from "../errors.ts";
+import type { EventKind } from "../lock-table/events.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
 import { RequestError } from "../server/request-error.ts";
 import type { Answer } from "../spi/driver.ts";
 import type { ClaimOutcome, LostOutcome } from "./claim-outcome.ts";
 import { heldOutcome, unknownOutcome } from "./claim-outcome.ts";
+import type { ClaimRegister } from "./claim-register.ts";
 import type { GatewayStore } from "./gateway-store.ts";
 import type { Places } from "./places.ts";
+
+/** The event of a held claim that turns out to be lost. */
+const LOSS_EVENTS: Readonly<Record<LostReason, EventKind>> = {
+  expired: "expired",
+  released: "released",
+  revoked: "revoked",
+  maxHold: "maxHoldExceeded",
+  unknown: "expired",
+};
 
 export class References {
   readonly #store: GatewayStore;
   readonly #places: Places;
+  readonly #register: ClaimRegister;
 
-  constructor(store: GatewayStore, places: Places) {
+  constructor(store: GatewayStore, places: Places, register: ClaimRegister) {
     this.#store = store;
     this.#places = places;
+    this.#register = register;
   }
 
   /** Renews the leases of a reference. @throws RequestError */
@@ -39,6 +53,7 @@ export class References {
       if (results.includes(false)) return unknownOutcome();
     }
     const remainingMs = Math.min(...answers.map((answer) => (answer.state === "held" ? answer.remainingMs : 0)));
+    for (const { id } of claims) this.#register.onRenewed(id, sentAt + remainingMs);
     return heldOutcome(sentAt + remainingMs, clock.now(), first.claim, first.token);
   }
 
@@ -46,8 +61,10 @@ export class References {
    * Releases the claims of a reference, waiting or held. The outcome "held" means that they were until now.
    * @throws RequestError
    */
-  async release(principal: Principal, parts: readonly DetachedClaim[]): Promise<ClaimOutcome> {
-    const [first] = parts as readonly [DetachedClaim];
+  async release(principal: Principal, reference: readonly DetachedClaim[]): Promise<ClaimOutcome> {
+    const [first] = reference as readonly [DetachedClaim];
+    const granted = this.#places.grantedClaim(principal, first.claim.id);
+    const parts = granted === null ? reference : [{ ...first, claim: granted }];
     const held: ClaimOutcome = { state: "held", claim: first.claim, token: first.token, remainingMs: 0 };
     const place = this.#places.find(principal, first.claim.id);
     if (place === null) return unknownOutcome();
@@ -60,6 +77,8 @@ export class References {
     const releases = parts.map(({ claim }) => ({ claim, hasUnansweredClaim: false }));
     const results = await this.#store.call(context, () => driver.release(releases));
     const loss = findLoss(answers);
+    for (const { claim } of parts)
+      this.#register.onEnd(claim.id, loss === null ? "released" : LOSS_EVENTS[loss.reason]);
     if (loss !== null) return loss;
     return results.includes(false) ? unknownOutcome() : held;
   }

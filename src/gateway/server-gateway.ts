@@ -1,37 +1,48 @@
 /** The gateway of a lock server, in its process: its store is the server, without sockets between. */
 
-import type { Principal } from "../auth/access-control.ts";
+import type { AccessControl, Principal } from "../auth/access-control.ts";
 import { Client } from "../client/client.ts";
 import { parseClientOptions } from "../client/options.ts";
 import { lockServer } from "../drivers/server/driver.ts";
 import type { Connector } from "../net/transport.ts";
+import { NO_REGISTER } from "./claim-register.ts";
 import { GatewayStore } from "./gateway-store.ts";
+import { Places } from "./places.ts";
 import type { GatewayService } from "./service.ts";
+import { ClientPerAccount } from "./store-clients.ts";
 
 /** What the gateway needs of its server. */
-export interface GatewayServer extends Omit<GatewayService, "store" | "recoveryRemainingMs"> {
+export interface GatewayServer
+  extends Omit<GatewayService, "store" | "register" | "places" | "seal" | "recoveryRemainingMs"> {
   readonly backend: { recoveryRemainingMs(): number };
 }
 
 /** @param createConnector connects to the server as this account */
 export function createServerGateway(
   server: GatewayServer,
+  access: AccessControl,
   createConnector: (principal: Principal) => Connector,
 ): GatewayService {
   const { clock, log, limits, runId, rejectionLog, backend } = server;
   const recoveryRemainingMs = (): number => backend.recoveryRemainingMs();
   const store = new GatewayStore({
-    createClient: (principal) =>
-      new Client(
-        lockServer({ clock, connector: createConnector(principal) }),
-        parseClientOptions({ clock, label: "http" }),
-        Math.random,
-      ),
+    access,
+    clients: new ClientPerAccount(
+      access,
+      (principal) =>
+        new Client(
+          lockServer({ clock, connector: createConnector(principal) }),
+          parseClientOptions({ clock, label: "http" }),
+          Math.random,
+        ),
+    ),
+    isOwnServer: true,
     recoveryRemainingMs,
     isDraining: () => server.isDraining,
   });
   return {
-    ...{ store, clock, log, limits, runId, rejectionLog, recoveryRemainingMs },
+    ...{ store, register: NO_REGISTER, places: new Places(store, NO_REGISTER), seal: null },
+    ...{ clock, log, limits, runId, rejectionLog, recoveryRemainingMs },
     get isDraining() {
       return server.isDraining;
     },

@@ -4,10 +4,17 @@ import type { RejectionLog } from "../auth/failure-limiter.ts";
 import type { ServerLimits } from "../server/limits.ts";
 import type { Logger } from "../server/logger.ts";
 import type { Clock } from "../util/clock.ts";
+import type { ClaimRegister } from "./claim-register.ts";
 import type { GatewayStore } from "./gateway-store.ts";
+import type { Places } from "./places.ts";
+import type { ReferenceSeal } from "./reference-seal.ts";
 
 export interface GatewayService {
   readonly store: GatewayStore;
+  readonly register: ClaimRegister;
+  readonly places: Places;
+  /** Binds references to accounts; null: there are none, or the store does. */
+  readonly seal: ReferenceSeal | null;
   readonly clock: Clock;
   readonly log: Logger;
   readonly limits: ServerLimits;

@@ -76,7 +76,8 @@ function encodeOptions(claim: Claim, { label, maxTokens }: ClaimEncoding): strin
 }
 
 /**
- * Sends the id of claims that the server has answered; other claims completely, since a proxy backend does not know them.
+ * Sends the id of claims that the server has answered; other claims completely, since a restarted server judges the rights by
+ * their keys.
  * `tokenCounts`: how many tokens each should have in all; 0: as many as it has.
  */
 export function encodeRenew<T extends { readonly claim: Claim }>(

@@ -1,12 +1,11 @@
 /**
  * Creates the parts of a server and connects them. It opens no socket and no file: serve(), the tests and the simulator
- * pass in the storage, or the driver, and connect transports to the service.
+ * pass in the storage, and connect transports to the service.
  */
 
 import type { AccessControl } from "../auth/access-control.ts";
 import type { ProcessProbe } from "../os/process-info.ts";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
-import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { createAdminHandler } from "./connection/admin-handler.ts";
 import type { Connection } from "./connection/connection.ts";
@@ -17,7 +16,6 @@ import { Metrics } from "./events/metrics.ts";
 import type { ServerLimits } from "./limits.ts";
 import { openLocalBackend } from "./local/startup.ts";
 import type { Logger } from "./logger.ts";
-import { openProxyBackend } from "./proxy/proxy-backend.ts";
 import type { CommandRuns } from "./runs/command-run.ts";
 import { LockService } from "./service.ts";
 import type { Backend } from "./session/backend.ts";
@@ -25,25 +23,17 @@ import type { SessionRegistry } from "./session/session-registry.ts";
 import { StatusReader } from "./status.ts";
 import type { Storage } from "./storage/storage.ts";
 
-/** What keeps the claims: another store, or a lock table of the server's own. */
-type ServerStore =
-  | { readonly driver: Driver }
-  | {
-      /** null: nothing is saved, and every start begins with a recovery. */
-      readonly storage: Storage | null;
-      /** The operator confirms that no lock of an earlier run can be held. */
-      readonly firstStart: boolean;
-      /** Runs of `holdfast run` that survive their wrappers and this server. */
-      readonly commandRuns: CommandRuns;
-    };
-
 export interface ServerDependencies {
   readonly clock: Clock;
   readonly log: Logger;
   /** Identifies this run of the server. */
   readonly runId: string;
-  /** The server closes it, but not if composeServer() fails. */
-  readonly store: ServerStore;
+  /** null: nothing is saved, and every start begins with a recovery. The server closes it, but not if composeServer() fails. */
+  readonly storage: Storage | null;
+  /** The operator confirms that no lock of an earlier run can be held. */
+  readonly firstStart: boolean;
+  /** Runs of `holdfast run` that survive their wrappers and this server. */
+  readonly commandRuns: CommandRuns;
   readonly access: AccessControl;
   readonly limits: ServerLimits;
   /** Clients may connect by something other than a Unix socket. */
@@ -75,22 +65,20 @@ export interface ServerParts {
 
 /** @throws StateError if the state cannot be used; any error of the driver's open() */
 export async function composeServer(dependencies: ServerDependencies): Promise<ServerParts> {
-  const { clock, log, runId, store, access, limits, remote, sessionMs, probe, runDirectory } = dependencies;
+  const { clock, log, runId, access, limits, remote, sessionMs, probe, runDirectory } = dependencies;
+  const { storage, firstStart, commandRuns } = dependencies;
   const eventLog = new EventLog({ clock });
   const metrics = new Metrics();
   const onRefused = (code: string): void => metrics.recordRefusal(code);
   const onWrite = (file: "journal" | "state", isOk: boolean): void => metrics.recordWrite(file, isOk);
-  const backendOptions = { clock, log, limits, eventLog, sessionMs, probe };
-  const { backend, sessions, close } =
-    "driver" in store
-      ? await openProxyBackend({ ...backendOptions, driver: store.driver })
-      : await openLocalBackend({ ...backendOptions, ...store, remote, onWrite });
+  const { backend, sessions, close } = await openLocalBackend({
+    ...{ clock, log, limits, eventLog, sessionMs, probe },
+    ...{ storage, firstStart, commandRuns, remote, onWrite },
+  });
   const connectionLimiter = new ConnectionLimiter<Connection>(limits);
-  const storeName = "driver" in store ? store.driver.name : "table";
   const status = new StatusReader({
     clock,
     runId,
-    storeName,
     backend,
     sessions,
     connections: connectionLimiter,
@@ -118,7 +106,7 @@ export async function composeServer(dependencies: ServerDependencies): Promise<S
       connections: connectionLimiter,
       http,
       authFailures: access.failureCount,
-      sessions: sessions.byId.size,
+      sessions: sessions.clients().length,
       claims: backend.claimCount,
       recoveryRemainingMs: backend.recoveryRemainingMs(),
     });

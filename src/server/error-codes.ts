@@ -59,7 +59,7 @@ export const ERROR_CODES: Readonly<Record<ErrorCode, ErrorCodeInfo>> = {
   BUSY: { isCounted: false, status: 409, reason: "held", meaning: "the lock is not free (only with `wait` 0)" },
   DISK: { isCounted: true, status: 503, reason: "disk", retryMs: 1_000, meaning: "the disk cannot be written" },
   DRAINING: { isCounted: true, status: 503, reason: "draining", retryMs: 1_000, meaning: "the server is stopping" },
-  FATAL: { isCounted: true, status: 502, reason: "store", meaning: "the store behind the server refused permanently" },
+  FATAL: { isCounted: true, status: 502, reason: "store", meaning: "the store refused permanently" },
   FLOOR: { isCounted: true, status: 409, reason: "floor", meaning: "the token floor is too far in the future" },
   FORBIDDEN: {
     isCounted: true,
@@ -113,7 +113,7 @@ export const ERROR_CODES: Readonly<Record<ErrorCode, ErrorCodeInfo>> = {
   SLOW: protocolOnly("the client does not read its output"),
   STORE: { isCounted: true, status: 503, reason: "store", retryMs: 1_000, meaning: "the store cannot be reached" },
   TIMEOUT: { isCounted: false, status: 408, reason: "slow", meaning: "the request did not arrive in time" },
-  UNSUPPORTED: { isCounted: true, status: 501, reason: "store", meaning: "the store behind the server cannot do this" },
+  UNSUPPORTED: { isCounted: true, status: 501, reason: "store", meaning: "the store cannot do this" },
   VERSION: protocolOnly("the server does not speak this version of the protocol"),
 };
 

@@ -9,9 +9,10 @@ import { systemClock } from "../util/clock.ts";
 import { randomId } from "../util/ids.ts";
 import type { ServerParts } from "./compose.ts";
 import { composeServer } from "./compose.ts";
-import type { ConfigProblem, ServerConfig } from "./config/config.ts";
+import type { ServerConfig } from "./config/config.ts";
 import { resolveConfig } from "./config/config.ts";
 import type { ServeOptions, Server } from "./config/options.ts";
+import type { ConfigProblem } from "./config/port-config.ts";
 import { createInProcessConnector } from "./in-process.ts";
 import type { Logger } from "./logger.ts";
 import type { OpenHttp } from "./net/listeners.ts";
@@ -24,8 +25,8 @@ import type { Readiness } from "./status.ts";
 import type { DirectoryStorage } from "./storage/state-directory.ts";
 import { openStateDirectory } from "./storage/state-directory.ts";
 
-export type { ConfigProblem } from "./config/config.ts";
 export type { ServeOptions, Server } from "./config/options.ts";
+export type { ConfigProblem } from "./config/port-config.ts";
 export type { PreflightResult } from "./config/preflight.ts";
 export { checkOptions } from "./config/preflight.ts";
 export type { LogFields, Logger, LogLevel } from "./logger.ts";
@@ -76,7 +77,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
       return backend.recoveryRemainingMs();
     },
     ready: () => status.readiness(),
-    stats: () => ({ sessions: sessions.byId.size, claims: backend.claimCount }),
+    stats: () => ({ sessions: sessions.clients().length, claims: backend.claimCount }),
     reload: async () => reloadFiles(options, config, listeners, log),
     ownershipLost,
     close,
@@ -86,7 +87,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
 
 /** Opens what the server keeps on disk, and composes the server with it. */
 async function openParts(
-  { driver, state, firstStart = false }: ServeOptions,
+  { state, firstStart = false }: ServeOptions,
   { access, limits, http, addresses }: ServerConfig,
   clock: Clock,
   log: Logger,
@@ -106,11 +107,10 @@ async function openParts(
     probe: probeProcess,
     runDirectory,
   };
-  if (driver !== undefined) return { parts: await composeServer({ ...common, store: { driver } }), storage: null };
-  const storage = state === "none" ? null : await openState(state as string, firstStart, log);
+  const storage = state === "none" ? null : await openState(state, firstStart, log);
   try {
     const commandRuns = runDirectory === null ? NO_COMMAND_RUNS : await openCommandRuns(runDirectory, log);
-    return { parts: await composeServer({ ...common, store: { storage, firstStart, commandRuns } }), storage };
+    return { parts: await composeServer({ ...common, storage, firstStart, commandRuns }), storage };
   } catch (error) {
     await storage?.close();
     throw error;
@@ -133,7 +133,7 @@ function createHttpOpener(
     const { openHttpServer } = await import("../gateway/http/http-server.ts");
     const { createServerGateway } = await import("../gateway/server-gateway.ts");
     const checkReadiness = (): Readiness => status.readiness();
-    const gateway = createServerGateway(service, (principal) => createInProcessConnector(service, principal));
+    const gateway = createServerGateway(service, access, (principal) => createInProcessConnector(service, principal));
     const parts = { service: gateway, access, eventLog, metrics, checkReadiness };
     return openHttpServer(address, { ...parts, version: PACKAGE_VERSION, names: httpNames }, tls);
   };

@@ -177,7 +177,11 @@ export class LockService implements ConnectionService {
     this.#timer.stop();
     this.scheduler.stop();
     this.#accessListener[Symbol.dispose]();
-    for (const connection of this.#connections) connection.drain();
+    for (const connection of this.#connections) {
+      // no client has been told of the locks that a part of the server still has, and none will be
+      if (connection.isInProcess && connection.session !== null) this.backend.endClaims(connection.session, "held");
+      connection.drain();
+    }
     this.#connections.clear();
   }
 
@@ -207,10 +211,7 @@ export class LockService implements ConnectionService {
     principal: Principal,
   ): ReturnType<SessionRegistry["open"]> {
     if (!principal.isValid) throw new ProtocolError("AUTH", AUTH_FAILED);
-    const opened = this.#sessions.open(hello, connection, principal);
-    // not saved: after a restart this client is gone, too, so that recovery need not wait for its report
-    opened.session.isPersisted = true;
-    return opened;
+    return this.#sessions.open(hello, connection, principal);
   }
 
   /** Needs no credential: the session's id is a secret, and a client that knows it may keep the session alive. */
@@ -243,7 +244,7 @@ export class LockService implements ConnectionService {
   connectionClosed(connection: Connection, session: Session | null, isClosedByServer: boolean): void {
     if (!this.#connections.delete(connection)) return;
     if (this.#lastActive === connection) this.#lastActive = null;
-    if (connection.peer.principal === undefined) this.connectionLimiter.remove(connection.peer, connection);
+    if (!connection.isInProcess) this.connectionLimiter.remove(connection.peer, connection);
     this.#unauthenticated.remove(connection);
     if (session === null || this.#isDraining) return;
     this.adminHandler.connectionClosed(connection);
@@ -262,7 +263,7 @@ export class LockService implements ConnectionService {
 
   #markHandshakeDone(connection: Connection): void {
     this.#unauthenticated.remove(connection);
-    if (connection.peer.principal === undefined) this.connectionLimiter.markAuthenticated(connection.peer, connection);
+    if (!connection.isInProcess) this.connectionLimiter.markAuthenticated(connection.peer, connection);
   }
 
   /**
@@ -273,8 +274,8 @@ export class LockService implements ConnectionService {
     for (const connection of [...this.#connections]) {
       if (connection.session === null || connection.session.principal.isValid) continue;
       const error = new ProtocolError("AUTH", AUTH_FAILED);
-      // a client of this process has told nobody of the claims that it still has
-      if (connection.peer.principal === undefined) connection.disconnect(error);
+      // no client has been told of the claims that a part of the server still has
+      if (!connection.isInProcess) connection.disconnect(error);
       else connection.fail(error);
     }
     this.backend.revalidateClaims();

@@ -11,10 +11,8 @@ export type Readiness = { readonly ok: true } | { readonly ok: false; readonly r
 export interface StatusReaderOptions {
   readonly clock: Clock;
   readonly runId: string;
-  /** The name of the store behind the server; "table" for its own lock table. */
-  readonly storeName: string;
   readonly backend: Pick<Backend, "claimCount" | "recoveryRemainingMs" | "unhealthyReason">;
-  readonly sessions: { readonly byId: ReadonlyMap<string, unknown> };
+  readonly sessions: { clients(): readonly unknown[] };
   readonly connections: { readonly open: number };
   readonly eventLog: { readonly heldCount: number };
 }
@@ -49,7 +47,7 @@ export class StatusReader {
   }
 
   read(): ServerStatus {
-    const { clock, runId, storeName, backend, sessions, connections, eventLog } = this.#options;
+    const { clock, runId, backend, sessions, connections, eventLog } = this.#options;
     const readiness = this.readiness();
     return {
       version: PACKAGE_VERSION,
@@ -59,10 +57,10 @@ export class StatusReader {
       wallMs: Math.round(clock.wall()),
       recoveryRemainingMs: Math.ceil(backend.recoveryRemainingMs()),
       reason: readiness.ok ? "" : readiness.reason,
-      store: storeName,
+      store: "table",
       load: {
         connections: connections.open,
-        sessions: sessions.byId.size,
+        sessions: sessions.clients().length,
         held: eventLog.heldCount,
         waiting: Math.max(backend.claimCount - eventLog.heldCount, 0),
       },

@@ -11,7 +11,6 @@ import { memory } from "../../src/drivers/memory.ts";
 import { quorum } from "../../src/drivers/quorum/driver.ts";
 import { Tally } from "../../src/drivers/quorum/tally.ts";
 import { lockServer } from "../../src/drivers/server/driver.ts";
-import { serve } from "../../src/server/server.ts";
 import type { Answer, Claim, Driver } from "../../src/spi/driver.ts";
 import { delegate } from "../../src/testing/delegate.ts";
 import { NO_EVENTS } from "../support/driver-events.ts";
@@ -53,28 +52,6 @@ const neverSettles = async (): Promise<TestStore> => {
   throw new Error("only the tests of pauses are run");
 };
 const pausedDriver = () => createServerStore((folder) => `holdfast+unix:${join(folder, "socket")}`, true);
-
-conformance(pauseTopicRunner(), "a relay in front of a server that recovers", {
-  open: neverSettles,
-  openPaused: async () => {
-    // one on a Unix socket cannot be the store of another
-    const backingStore = await createServerStore(() => "holdfast://127.0.0.1:0", true);
-    const relay = await serve({
-      listen: "holdfast://127.0.0.1:0",
-      driver: await backingStore.driver(),
-      log: () => undefined,
-    });
-    const port = Number(relay.addresses[0]?.split(":").at(-1));
-    return {
-      driver: () => lockServer({ host: "127.0.0.1", port }),
-      async close() {
-        await relay.close();
-        await backingStore.close?.();
-      },
-    };
-  },
-  timeScale: 0.5,
-});
 
 conformance(pauseTopicRunner(), "a majority of servers that recover", {
   open: neverSettles,

@@ -254,6 +254,13 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
   "docs/reference/api/web-locks.md": [
     ["of all clients, at most {} locks and requests.", "web-locks/web-locks.ts MAX_LISTED"],
   ],
+  "docs/guide/gateway.md": [
+    ["its place is kept for `graceMs` ({}).", "gateway/place.ts WAIT_GRACE_MS"],
+    ["its place is withdrawn after {} |", "gateway/place.ts WAIT_GRACE_MS"],
+    ["is kept for the next request for at most {}.", "gateway/place.ts UNATTENDED_HOLD_MS"],
+    ["withdraws their claims, for at most {} if the store", "gateway/gateway.ts CLOSE_TIMEOUT_MS"],
+    ["share, at least {} random bytes |", "gateway/gateway-config.ts MIN_KEY_BYTES"],
+  ],
   "docs/guide/redis.md": [
     ["| `callTimeoutMs` | {} |", "drivers/quorum/driver.ts callTimeoutMs"],
     ["| `connectTimeout` | {} |", "drivers/connect-timeout.ts connectTimeout"],

@@ -36,13 +36,6 @@ export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
     replace: 'state.kind === "held" ? {',
   },
   {
-    file: "src/server/proxy/proxied-claims.ts",
-    tests: "test/unit/server/proxy/proxied-claims.test.ts",
-    name: "a claim of a proxy that is restored while it is being released",
-    find: "proxied.isRevoked || proxied.isEndRecorded)",
-    replace: "proxied.isRevoked)",
-  },
-  {
     ...postgres,
     file: "src/drivers/sql/postgres/sql/read_grace.sql",
     name: "on PostgreSQL, rows of a dump regarded as those that were there",

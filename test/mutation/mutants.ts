@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { CRON_MUTANTS } from "./cron-mutants.ts";
 import { DATA_LOSS_MUTANTS } from "./data-loss-mutants.ts";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
+import { GATEWAY_MUTANTS } from "./gateway-mutants.ts";
 import { LEADER_MUTANTS } from "./leader-mutants.ts";
 import { MIDDLEWARE_MUTANTS } from "./middleware-mutants.ts";
 import { OBSERVABILITY_MUTANTS } from "./observability-mutants.ts";
@@ -43,6 +44,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...CRON_MUTANTS,
   ...DATA_LOSS_MUTANTS,
   ...FENCE_MUTANTS,
+  ...GATEWAY_MUTANTS,
   ...LEADER_MUTANTS,
   ...MIDDLEWARE_MUTANTS,
 
@@ -318,13 +320,6 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a waiter that returns is resumed without a look at its rules",
     file: "src/server/session/session-registry.ts",
     find: "      this.#backend.revalidateClaims(session);\n",
-    replace: "",
-    tests: "test/integration/server/authorization.test.ts",
-  },
-  {
-    name: "in front of another store an account that may no longer acquire a key keeps its place in the queue",
-    file: "src/server/proxy/proxy-backend.ts",
-    find: 'if (state !== "held") withdrawn.push(proxied);',
     replace: "",
     tests: "test/integration/server/authorization.test.ts",
   },
@@ -710,7 +705,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a large frame that is answered in one go",
     file: "src/server/connection/request-handler.ts",
-    find: "if (items.length <= size || !this.#service.backend.isInProcess)",
+    find: "if (items.length <= size)",
     replace: "if (items.length <= 5_000 || size < 0)",
     tests: "test/integration/server/fair-scheduling.test.ts",
   },

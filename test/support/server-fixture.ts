@@ -50,7 +50,7 @@ export async function startServer(
   const serveOptions = {
     listen: `holdfast+unix:${path}`,
     log,
-    ...(rest.driver === undefined && { state: join(dir, "state") }),
+    state: join(dir, "state"),
     ...rest,
   };
   onCleanup(() => expectNoSecret(logged.join("\n"), "the server's log"));

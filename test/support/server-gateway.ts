@@ -1,10 +1,12 @@
 /** The gateway of a server that a test composes itself. */
 
+import type { AccessControl } from "../../src/auth/access-control.ts";
+import { ALLOW_ALL } from "../../src/auth/access-control.ts";
 import { createServerGateway } from "../../src/gateway/server-gateway.ts";
 import type { GatewayService } from "../../src/gateway/service.ts";
 import { createInProcessConnector } from "../../src/server/in-process.ts";
 import type { LockService } from "../../src/server/service.ts";
 
-export function serverGateway(service: LockService): GatewayService {
-  return createServerGateway(service, (principal) => createInProcessConnector(service, principal));
+export function serverGateway(service: LockService, access: AccessControl = ALLOW_ALL): GatewayService {
+  return createServerGateway(service, access, (principal) => createInProcessConnector(service, principal));
 }

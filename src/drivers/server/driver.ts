@@ -285,7 +285,6 @@ class ServerDriver implements Driver {
   }
 
   #onPush([verb, id, result]: readonly unknown[]): void {
-    if (verb === "disconnected") return this.#events?.disconnected();
     if (typeof id !== "string" || (verb !== "push" && verb !== "recheck" && verb !== "recalled")) return;
     const memory = this.#claims.get(id);
     if (memory === undefined || memory.isReleased) return;

@@ -10,7 +10,6 @@ import type { AccessControl, Principal } from "../../auth/access-control.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { EventLog } from "../../server/events/event-log.ts";
 import type { ConnectionCounts } from "../../server/events/metrics.ts";
-import { Places } from "../places.ts";
 import { References } from "../references.ts";
 import type { GatewayService } from "../service.ts";
 import { ClaimRoutes } from "./claim-routes.ts";
@@ -48,17 +47,16 @@ export interface HttpApp {
    * takes no more calls.
    */
   drain(): void;
-  /** Stops all timers and streams. Call it after all connections have ended. */
+  /** Stops all timers and streams, and closes the store. To be called after all connections have ended. */
   close(): void;
 }
 
 /** Creates the HTTP API. `connections`: the numbers of connections over HTTP, for /metrics. */
 export function createHttpApp(options: HttpAppOptions, connections: ConnectionCounts): HttpApp {
   const { service, access, eventLog } = options;
-  const { store } = service;
-  const places = new Places(store);
+  const { store, register, places } = service;
   const eventStreams = new EventStreams(service, eventLog);
-  const claims = new ClaimRoutes(service, places, new References(store, places));
+  const claims = new ClaimRoutes(service, places, new References(store, places, register));
   const locks = new LockRoutes(service);
   const status = new StatusRoutes({ ...options, connections });
   const authenticate = createAuthentication(service, access);
@@ -96,7 +94,8 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
     close() {
       accessListener[Symbol.dispose]();
       eventStreams.close();
-      store.close();
+      register.close();
+      void store.close();
     },
   };
 }

@@ -9,6 +9,7 @@ import { encodeReference } from "../../protocol/lock-reference.ts";
 import type { Claim, Pause } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { ClaimOutcome } from "../claim-outcome.ts";
+import { unknownOutcome } from "../claim-outcome.ts";
 import { WAIT_GRACE_MS } from "../place.ts";
 import type { Places } from "../places.ts";
 import type { References } from "../references.ts";
@@ -16,6 +17,7 @@ import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { clientAddress, jsonResponse, readBody } from "./context.ts";
 import { invalidField, Problem } from "./problem.ts";
+import type { ParsedReference } from "./schemas.ts";
 import { parseClaimRequest, parseReleaseRequest, parseRenewRequest, parseWaitRequest, WAIT_PREFIX } from "./schemas.ts";
 
 /** For a refused claim with many keys, the holders of at most this many keys are looked up. */
@@ -55,6 +57,7 @@ export class ClaimRoutes {
   async wait(c: HttpContext): Promise<Response> {
     const startedAt = this.#service.clock.now();
     const { reference, waitMs } = parseWaitRequest(await this.#readBody(c));
+    this.#checkSeal(c, reference);
     const [{ claim }] = reference.parts as readonly [DetachedClaim];
     authorizeAcquire(c.get("principal"), claim);
     const deadline = startedAt + waitMs;
@@ -64,7 +67,9 @@ export class ClaimRoutes {
   }
 
   async renew(c: HttpContext): Promise<Response> {
-    const { parts, text } = parseRenewRequest(await this.#readBody(c));
+    const parsed = parseRenewRequest(await this.#readBody(c));
+    this.#checkSeal(c, parsed);
+    const { parts, text } = parsed;
     if (parts.some((part) => part.claim.ttlMs === "session")) {
       throw invalidField("reference", "session", "this lock lasts as long as its session and needs no renewal");
     }
@@ -76,7 +81,9 @@ export class ClaimRoutes {
   }
 
   async release(c: HttpContext): Promise<Response> {
-    const { parts } = parseReleaseRequest(await this.#readBody(c));
+    const parsed = parseReleaseRequest(await this.#readBody(c));
+    this.#checkSeal(c, parsed);
+    const { parts } = parsed;
     const outcome = await this.#references.release(c.get("principal"), parts);
     if (outcome.state !== "held") throw lossProblem(outcome, "release");
     return jsonResponse(c, { state: "released", ...describeParts(parts) });
@@ -84,6 +91,20 @@ export class ClaimRoutes {
 
   #readBody(c: HttpContext): Promise<object> {
     return readBody(c, this.#service.limits.lineBytes);
+  }
+
+  /** The reference of a claim, which only the account of this request may use. */
+  #toReference(c: HttpContext, claim: Claim, token: bigint): string {
+    const reference = encodeReference([{ claim, firstToken: token, token, prefix: "" }]);
+    return this.#service.seal?.seal(reference, c.get("principal").name) ?? reference;
+  }
+
+  /** @throws Problem LOCK_LOST unless the reference was made for this account */
+  #checkSeal(c: HttpContext, { text, isWaiting }: ParsedReference): void {
+    const { seal } = this.#service;
+    if (seal === null) return;
+    const account = seal.accountOf(isWaiting ? text.slice(WAIT_PREFIX.length) : text);
+    if (account !== c.get("principal").name) throw lossProblem(unknownOutcome());
   }
 
   async #formatToken(c: HttpContext, token: bigint): Promise<string | null> {
@@ -100,15 +121,15 @@ export class ClaimRoutes {
       throw lossProblem(outcome);
     }
     const keys = claim.locks.map(({ key }) => key);
-    const tag = publicTag(claim.id);
+    const tag = publicTag(outcome.claim.id);
     if (outcome.state === "waiting") {
-      const reference = WAIT_PREFIX + encodeReference([{ claim, firstToken: 0n, token: 0n, prefix: "" }]);
+      const reference = WAIT_PREFIX + this.#toReference(c, outcome.claim, 0n);
       const { paused } = outcome;
       const body = { state: "waiting", tag, keys, reference, graceMs: WAIT_GRACE_MS, ...(paused && { paused }) };
       return jsonResponse(c, body, 202);
     }
     const { token, remainingMs } = outcome;
-    const reference = encodeReference([{ claim, firstToken: token, token, prefix: "" }]);
+    const reference = this.#toReference(c, outcome.claim, token);
     const grant = { reference, token: await this.#formatToken(c, token), remainingMs };
     return jsonResponse(c, { state: "held", tag, keys, ...grant }, 201);
   }

@@ -47,7 +47,7 @@ export interface HttpServer {
   replaceCertificate(tlsConfig: TlsConfig): void;
   /** Ends waits and event streams; each connection ends with its next response. */
   drain(): void;
-  /** Stops all timers and streams. Call it after all connections have ended. */
+  /** Stops all timers and streams. To be called after all connections have ended. */
   close(): void;
 }
 

@@ -130,12 +130,12 @@ const Reference = z.string().transform((value, ctx): ParsedReference => {
   }
 });
 const HELD = {
-  pattern: "^hf1\\.[\\w-]+\\.[\\w-]{8}$",
+  pattern: "^hf1\\.[\\w-]+\\.[\\w-]{8}(\\.[\\w-]*\\.[\\w-]{22})?$",
   description:
     "Identifies the held claim; with it any process can renew and release the lock. A secret. `lock.detach()` returns the same.",
 };
 const WAITING = {
-  pattern: "^wait\\.hf1\\.[\\w-]+\\.[\\w-]{8}$",
+  pattern: "^wait\\.hf1\\.[\\w-]+\\.[\\w-]{8}(\\.[\\w-]*\\.[\\w-]{22})?$",
   description:
     "Identifies the waiting claim; with it any process can continue to wait or withdraw the claim. A secret.",
 };

@@ -1,29 +1,27 @@
 /** Validates a server's options before anything is opened, and reports all problems at once. */
 
 import type { AccessControl } from "../../auth/access-control.ts";
-import { ALLOW_ALL, createAccessControl } from "../../auth/access-control.ts";
-import { loadAccounts } from "../../auth/accounts-file.ts";
+import { ALLOW_ALL } from "../../auth/access-control.ts";
 import { describeValue } from "../../util/duration.ts";
 import { formatHostPort } from "../../util/server-url.ts";
 import type { OptionRules } from "../../util/validate.ts";
-import { booleanRule, clockRule, driverRule, functionRule, isObject, noProblem } from "../../util/validate.ts";
+import { booleanRule, clockRule, functionRule, isObject, noProblem } from "../../util/validate.ts";
 import type { ServerLimits } from "../limits.ts";
 import { DEFAULT_LIMITS, resolveLimits } from "../limits.ts";
 import type { HostPort, ListenAddress } from "../net/listen-address.ts";
 import { formatListenAddress, isReachableRemotely, parseHostPort, parseListenAddress } from "../net/listen-address.ts";
 import type { TlsConfig } from "../net/tls-config.ts";
-import { loadTlsConfig } from "../net/tls-config.ts";
 import type { ServeOptions } from "./options.ts";
-
-/** One problem with the options of a server. */
-export interface ConfigProblem {
-  /** The option, such as "listen" or "tls". */
-  readonly option: string;
-  /** The description for the user. */
-  readonly message: string;
-  /** The value itself is valid, but the file or directory that it names cannot be used. */
-  readonly isEnvironmental: boolean;
-}
+import type { ConfigProblem, ReportProblem } from "./port-config.ts";
+import {
+  checkHostNames,
+  checkReachable,
+  HTTP_REMEDY,
+  isHttpReachable,
+  loadAccess,
+  loadTls,
+  tryOption,
+} from "./port-config.ts";
 
 /** Validated options. */
 export interface ServerConfig {
@@ -42,8 +40,6 @@ export interface ConfigResult {
   readonly problems: readonly ConfigProblem[];
 }
 
-type ReportProblem = (option: string, message: string, named?: boolean) => void;
-
 /** The result for options that are no object. */
 const EMPTY_CONFIG: ServerConfig = {
   addresses: [],
@@ -56,15 +52,11 @@ const EMPTY_CONFIG: ServerConfig = {
 
 const objectRule = (value: unknown): string | null => (isObject(value) ? null : "an object");
 
-/** The host part of a Host header; for an IPv6 address the part inside the brackets. */
-const HOST_NAME_PATTERN = /^(?:[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45})$/i;
-
 /** Type checks of options that have no other check. */
 const OPTION_CHECKS: OptionRules<ServeOptions> = {
   listen: noProblem,
   state: noProblem,
   firstStart: booleanRule,
-  driver: driverRule,
   access: (value) => (isObject(value) && ("onChange" in value || typeof value.file === "string") ? null : "{ file }"),
   tls: objectRule,
   http: noProblem,
@@ -91,11 +83,8 @@ export function resolveConfig(options: ServeOptions): ConfigResult {
   const tls = options.tls === undefined ? null : loadTls(options.tls, report);
   const limits = tryOption("limits", report, () => resolveLimits(options.limits)) ?? DEFAULT_LIMITS;
   const access = loadAccess(options.access, limits, report);
-  checkStateOptions(options, report);
-  for (const name of options.httpNames ?? []) {
-    if (!HOST_NAME_PATTERN.test(name))
-      report("httpNames", `${describeValue(name)} is not a host name or address: leave out the scheme, the port and *`);
-  }
+  checkStateOption(options, report);
+  checkHostNames(options.httpNames ?? [], report);
   const secured = { tls: options.tls !== undefined, credentials: options.access !== undefined };
   const warnings = [
     ...(tls?.warnings ?? []),
@@ -143,40 +132,9 @@ function parseAddresses(listen: unknown, report: ReportProblem): ListenAddress[]
   return addresses;
 }
 
-function loadTls(tls: NonNullable<ServeOptions["tls"]>, report: ReportProblem): TlsConfig | null {
-  for (const name of ["cert", "key"] as const) {
-    if (typeof tls[name] === "string" && tls[name] !== "") continue;
-    report("tls", `${name === "cert" ? "the certificate" : "the key of the certificate"} is missing: both are needed`);
-    return null;
-  }
-  return tryOption("tls", report, () => loadTlsConfig(tls), true);
-}
-
-function loadAccess(
-  access: ServeOptions["access"],
-  { failuresPerMinute }: ServerLimits,
-  report: ReportProblem,
-): AccessControl {
-  if (access === undefined) return ALLOW_ALL;
-  if (!("file" in access)) return access;
-  return (
-    tryOption("access", report, () => createAccessControl(loadAccounts(access.file), { failuresPerMinute }), true) ??
-    ALLOW_ALL
-  );
-}
-
-function checkStateOptions({ driver, state, firstStart }: ServeOptions, report: ReportProblem): void {
-  if (driver !== undefined) {
-    if (firstStart === true)
-      report(
-        "firstStart",
-        "it applies only to a server that keeps the locks itself, not to one in front of another store",
-      );
-    if (state !== undefined)
-      report("state", "it applies only to a server that keeps the locks itself, not to one in front of another store");
-  } else if (typeof state !== "string" || state === "") {
+function checkStateOption({ state }: ServeOptions, report: ReportProblem): void {
+  if (typeof state !== "string" || state === "")
     report("state", `must be a directory or "none", not ${describeValue(state)}`);
-  }
 }
 
 /** An address that other machines can reach needs TLS and credentials, or the explicit option `insecure`. */
@@ -189,15 +147,8 @@ function checkExposure(
 ): string[] {
   const warnings: string[] = [];
   const checkAddress = (option: string, text: string, hasTls: boolean, remedy: string): void => {
-    const missing = [
-      ...(hasTls ? [] : ["does not use TLS"]),
-      ...(secured.credentials ? [] : ["requires no credentials"]),
-    ];
-    if (missing.length === 0) return;
-    const finding = `${text} is reachable from other machines and ${missing.join(" and ")}`;
-    if (isInsecureAllowed)
-      warnings.push(`INSECURE: ${finding}: any client that can reach it can read, acquire and remove every lock`);
-    else report(option, `${finding}: ${remedy}, or set insecure`);
+    const warning = checkReachable({ option, text, hasTls, remedy }, secured.credentials, isInsecureAllowed, report);
+    if (warning !== null) warnings.push(warning);
   };
   for (const address of addresses) {
     if (!isReachableRemotely(address) || "path" in address) continue;
@@ -211,32 +162,6 @@ function checkExposure(
     if ("path" in address || !address.tls || secured.tls) continue;
     report("listen", `${formatListenAddress(address)} needs a certificate and its key`);
   }
-  if (http !== null && isHttpReachable(http)) {
-    checkAddress(
-      "http",
-      formatHostPort(http),
-      secured.tls,
-      "configure a certificate and credentials, or use a loopback address",
-    );
-  }
+  if (http !== null && isHttpReachable(http)) checkAddress("http", formatHostPort(http), secured.tls, HTTP_REMEDY);
   return warnings;
-}
-
-function isHttpReachable(hostPort: HostPort): boolean {
-  return isReachableRemotely({ ...hostPort, tls: false });
-}
-
-/** Null if it fails; the problem is then reported. */
-function tryOption<T>(
-  option: string,
-  report: ReportProblem,
-  work: () => T,
-  isEnvironmental: boolean = false,
-): T | null {
-  try {
-    return work();
-  } catch (error) {
-    for (const line of (error as Error).message.split("\n")) report(option, line, isEnvironmental);
-    return null;
-  }
 }

@@ -1,7 +1,6 @@
 /** The public options and types of a lock server. */
 
 import type { AccessControl } from "../../auth/access-control.ts";
-import type { Driver } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { ServerLimits } from "../limits.ts";
 import type { Logger } from "../logger.ts";
@@ -18,16 +17,14 @@ export interface ServeOptions {
   /**
    * The directory for the state that survives a restart; created if it is missing. With an empty one no lock can be
    * held, and locks are granted at once. "none": nothing is saved; every start then grants no new locks for 60 s, and
-   * no lease may be longer than that. Required unless `driver` is given.
+   * no lease may be longer than that.
    */
-  readonly state?: string;
+  readonly state: string;
   /**
    * This is the first start: no lock of an earlier run can be held. Skips the 60 s of `state: "none"`, once; a
    * directory that has been in use is refused. Default false.
    */
   readonly firstStart?: boolean;
-  /** Serves this store as a proxy instead of a lock table of its own. The server opens and closes the driver. */
-  readonly driver?: Driver;
   /** Which client may do what; a file is read again by reload(). Default: every client may do everything. */
   readonly access?: AccessControl | { readonly file: string };
   /** Required for "holdfasts://" addresses, and for an `http` address that other machines can reach. */

@@ -11,9 +11,9 @@ import { planStartup } from "../local/startup-plan.ts";
 import { checkPrivateDirectory, StateError } from "../storage/private-files.ts";
 import { checkFileLocks, hasBeenUsed, loadState } from "../storage/state-directory.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
-import type { ConfigProblem } from "./config.ts";
 import { resolveConfig } from "./config.ts";
 import type { ServeOptions } from "./options.ts";
+import type { ConfigProblem } from "./port-config.ts";
 
 /** The result of a check for the operator. */
 export interface PreflightResult {

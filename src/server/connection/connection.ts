@@ -105,6 +105,11 @@ export class Connection {
     return this.peer.isLocal;
   }
 
+  /** Of a client that is a part of the server. */
+  get isInProcess(): boolean {
+    return this.peer.principal !== undefined;
+  }
+
   /** True while input is still handled. */
   get isReadable(): boolean {
     return this.#state === "new" || this.#state === "open";
@@ -222,11 +227,6 @@ export class Connection {
   /** Tells the client that another claim waits for this one. */
   pushRecalled(id: ClaimId): void {
     if (this.#state === "open") this.send(frames.encodeRecalled(id));
-  }
-
-  /** Tells the client that the store behind this server may have lost its claims. */
-  pushDisconnected(): void {
-    if (this.#state === "open") this.send('["disconnected"]');
   }
 
   /** Announces the shutdown and closes. */

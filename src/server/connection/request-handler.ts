@@ -56,6 +56,8 @@ export interface RequestService {
 
 /** The connection that the replies go to. */
 interface ReplyChannel extends Caller {
+  /** Of a client that is a part of the server. */
+  readonly isInProcess: boolean;
   /** True while its calls are answered. */
   readonly isOpen: boolean;
 }
@@ -188,7 +190,7 @@ export class RequestHandler {
     call: (part: T[], isLast: boolean) => MaybePromise<readonly R[]>,
     encode: (results: readonly R[]) => string,
   ): void {
-    if (items.length <= size || !this.#service.backend.isInProcess) return this.#reply(n, call(items, true), encode);
+    if (items.length <= size) return this.#reply(n, call(items, true), encode);
     const results: MaybePromise<readonly R[]>[] = [];
     let nextItem = 0;
     this.#resumeFrame = () => {
@@ -225,7 +227,9 @@ export class RequestHandler {
   }
 
   #list(session: Session, filter: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>> {
-    if (++this.#listsInLine > MAX_LISTS || this.#pendingLists >= MAX_LISTS)
+    // a part of the server asks for many clients, whose connections are limited
+    const isLimited = !this.#connection.isInProcess;
+    if (isLimited && (++this.#listsInLine > MAX_LISTS || this.#pendingLists >= MAX_LISTS))
       throw new RequestError("LIMIT", `at most ${MAX_LISTS} lists at a time`);
     const page = this.#service.calls.list(session, filter, max, cursor);
     if (!(page instanceof Promise)) return page;

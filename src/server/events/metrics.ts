@@ -50,8 +50,8 @@ interface EventCounts {
 export interface MetricValues {
   readonly version: string;
   readonly eventLog: EventCounts;
-  /** Connections of the lock protocol. */
-  readonly connections: ConnectionCounts;
+  /** Connections of the lock protocol; null: it is not served. */
+  readonly connections: ConnectionCounts | null;
   /** Connections over HTTP; null: HTTP is not served. */
   readonly http: ConnectionCounts | null;
   /** Failed authentication attempts since the start. */
@@ -94,7 +94,7 @@ export class Metrics {
 
   #renderClients({ connections, http, authFailures, sessions, eventLog }: MetricValues): string[] {
     return [
-      ...renderConnections("holdfast_connections", "Connections", connections),
+      ...(connections === null ? [] : renderConnections("holdfast_connections", "Connections", connections)),
       ...(http === null ? [] : renderConnections("holdfast_http_connections", "HTTP connections", http)),
       ...renderValue("holdfast_sessions", "gauge", "Known clients, connected or not.", sessions),
       ...renderValue("holdfast_subscribers", "gauge", "Subscribers to events.", eventLog.subscriberCount),

@@ -6,6 +6,7 @@
 import type { Principal } from "../../auth/access-control.ts";
 import { ANONYMOUS } from "../../auth/access-control.ts";
 import { visibleKeys } from "../../auth/authorize.ts";
+import { truncatePage } from "../../auth/visible-page.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { TableQuery } from "../../lock-table/listing.ts";
 import { listSteps, toView } from "../../lock-table/listing.ts";
@@ -15,7 +16,6 @@ import type { Clock } from "../../util/clock.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
 import { RequestError } from "../request-error.ts";
-import { truncatePage } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
 import { TimeSlicer } from "../time-slicer.ts";
 

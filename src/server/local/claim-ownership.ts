@@ -2,7 +2,7 @@
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable, Timestamps } from "../../lock-table/table.ts";
-import type { ClaimId } from "../../spi/driver.ts";
+import type { Claim, ClaimId } from "../../spi/driver.ts";
 import type { EndScope } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
 import { linkToSession, unlinkFromSession } from "../session/session.ts";
@@ -14,6 +14,12 @@ interface FormerOwners {
   readonly creator: Session;
   /** The last one before the present owner. */
   previous: Session;
+}
+
+function isOutside(scope: EndScope, isHeld: boolean, { ttlMs }: Claim): boolean {
+  if (scope === "waiting") return isHeld;
+  if (scope === "held") return !isHeld;
+  return scope === "session" && ttlMs !== "session";
 }
 
 export class ClaimOwnership {
@@ -50,7 +56,7 @@ export class ClaimOwnership {
   endClaims(session: Session, scope: EndScope, time: Timestamps): void {
     for (const record of [...session.records]) {
       const { claim, isHeld } = record;
-      if (scope === "waiting" ? isHeld : scope === "session" && claim.ttlMs !== "session") continue;
+      if (isOutside(scope, isHeld, claim)) continue;
       const creator = this.#formerOwners.get(claim.id)?.creator ?? session;
       if (creator !== session && !creator.isEnded) linkToSession(record, creator);
       else this.#table.expireNow(claim.id, MAX_UNJOURNALED_MS, time);

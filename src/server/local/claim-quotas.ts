@@ -62,22 +62,21 @@ export class ClaimQuotas {
   exceededOnReclaim(table: LockTable, session: Session, claim: Claim, isHeld: boolean): string | null {
     if (table.records.has(claim.id)) return null;
     const { waitersPerKey } = this.#formerLimits;
-    const exceeded = this.exceededCount(claim, session.records.size, session.principal.name, this.#formerLimits);
+    const exceeded = this.exceededCount(claim, session, this.#formerLimits);
     const exceededQueue = this.#exceededQueue(table, claim, isHeld ? 2 * waitersPerKey : waitersPerKey);
     return exceeded ?? exceededQueue ?? (isHeld ? null : this.#exceededWaiters(table));
   }
 
-  /** The limit that the claim exceeds, given the number of claims of its session; null: none. */
-  exceededCount(
-    { locks }: Claim,
-    sessionClaims: number,
-    account: string,
-    limits: ClaimLimits = this.#limits,
-  ): string | null {
+  /** The limit that the claim exceeds, by the number of claims; null: none. */
+  exceededCount({ locks }: Claim, session: Session, limits: ClaimLimits = this.#limits): string | null {
+    const { name: account } = session.principal;
     const { claims, claimsPerAccount } = limits;
     if (this.#keyCount + locks.length > claims) return `${claims} claims on this server${formatPerKey(locks)}`;
-    // a server without accounts bounds each client instead
-    if (account === "") return sessionClaims >= claimsPerAccount ? `${claimsPerAccount} claims of one client` : null;
+    // a server without accounts bounds each client instead; a part of the server has the claims of many
+    if (account === "") {
+      const isFull = !session.isInProcess && session.records.size >= claimsPerAccount;
+      return isFull ? `${claimsPerAccount} claims of one client` : null;
+    }
     if ((this.#keysByAccount.get(account) ?? 0) + locks.length > claimsPerAccount) {
       return `${claimsPerAccount} claims of one account${formatPerKey(locks)}`;
     }
@@ -85,7 +84,7 @@ export class ClaimQuotas {
   }
 
   #exceededQuota(table: LockTable, session: Session, claim: Claim): string | null {
-    const exceeded = this.exceededCount(claim, session.records.size, session.principal.name);
+    const exceeded = this.exceededCount(claim, session);
     if (exceeded !== null) return exceeded;
     // a claim that does not wait leaves no entry unless it is granted
     if (!claim.wait)

@@ -80,7 +80,6 @@ export interface LocalBackendOptions {
 }
 
 export class LocalBackend implements Backend {
-  readonly isInProcess = true;
   readonly table: LockTable<Session>;
   readonly recoveryWindow: RecoveryWindow;
   readonly identity: StateEpoch | null;

@@ -130,7 +130,7 @@ async function openDurable(
   const close = async (): Promise<void> => {
     backend.drain();
     try {
-      await backend.save([...registry.byId.values()].map(toSavedSession));
+      await backend.save(registry.clients().map(toSavedSession));
     } catch (error) {
       throw new StateError("the state could not be saved: the next start will begin with a recovery", error);
     } finally {

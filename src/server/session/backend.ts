@@ -1,9 +1,8 @@
-/** The interface between sessions and what keeps their claims: our own lock table, or any driver. */
+/** The interface between sessions and what keeps their claims. */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Traits } from "../../spi/driver.ts";
-import { toPage } from "../../util/chunk.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { Session } from "./session.ts";
 
@@ -38,24 +37,8 @@ export interface OwnedClaim {
   readonly account: string;
 }
 
-/** A page ends when it contains about this many characters. */
-const MAX_PAGE_CHARS = 1_000_000;
-
-/** A page of at most `max` views, shorter if the text would become too long. */
-export function truncatePage(views: readonly ClaimView[], max: number): Page<ClaimView> {
-  let chars = 0;
-  let count = 0;
-  for (const view of views) {
-    chars += view.label.length + 100;
-    for (const { key } of view.locks) chars += key.length + 20;
-    if (count === max || (count > 0 && chars > MAX_PAGE_CHARS)) return toPage(views, count);
-    count++;
-  }
-  return { items: views };
-}
-
 /** Which claims of a session to end. */
-export type EndScope = "all" | "waiting" | "session";
+export type EndScope = "all" | "waiting" | "held" | "session";
 
 /** What clients request. Each call is made for a session, whose principal authorized-calls.ts checks. */
 export interface ClientCalls {
@@ -79,19 +62,11 @@ export interface ClientCalls {
   ): MaybePromise<readonly (Answer | undefined)[]>;
 }
 
-/**
- * Keeps the claims of a server's sessions: a lock table (local/local-backend.ts), or another store
- * (proxy/proxy-backend.ts).
- */
+/** Keeps the claims of a server's sessions: local/local-backend.ts, or one that a test passes. */
 export interface Backend extends BackendControl, ClientCalls {}
 
 /** What the server itself does with its backend; no authorization is needed. */
 export interface BackendControl {
-  /**
-   * True if calls use this process's own CPU time: large calls are then split into parts. Another store handles a large
-   * call better as one.
-   */
-  readonly isInProcess: boolean;
   /** `listener` is called after a change outside a call, so that the caller can run endBatch(). */
   onChange(listener: () => void): void;
   /** The guarantees for a client of this transport. isLocal: a Unix socket. */

@@ -24,6 +24,8 @@ const PROBE_INTERVAL_MS = 1_000;
 interface ClientConnection extends NotificationSink {
   /** Connected by a Unix socket of this machine. */
   readonly isLocal: boolean;
+  /** Of a client that is a part of the server. Default: false. */
+  readonly isInProcess?: boolean;
 }
 
 export interface SessionListener {
@@ -60,6 +62,11 @@ export class SessionRegistry {
     this.sessionMs = sessionMs;
   }
 
+  /** Those of clients, without the parts of the server. */
+  clients(): Session[] {
+    return [...this.byId.values()].filter(({ isInProcess }) => !isInProcess);
+  }
+
   /**
    * Completes a handshake. Returns the session and the connection that it replaces, if any.
    * @throws ProtocolError "AUTH" if the session belongs to another account
@@ -72,7 +79,7 @@ export class SessionRegistry {
     const now = this.#clock.now();
     let session = this.byId.get(hello.session);
     if (session === undefined) {
-      session = new Session(this.#verifyPid(hello), connection.isLocal, now);
+      session = new Session(this.#verifyPid(hello), connection.isLocal, now, connection.isInProcess);
       this.byId.set(session.id, session);
     } else if (!ownsClaim(session.principal.name, principal)) {
       throw new ProtocolError("AUTH", AUTH_FAILED);

@@ -42,8 +42,6 @@ export interface NotificationSink {
   pushRecheck(id: ClaimId): void;
   /** Another claim waits for this one. */
   pushRecalled(id: ClaimId): void;
-  /** The connection to the store behind this server broke. */
-  pushDisconnected(): void;
   /** Closes it with this error. */
   fail(error: unknown): void;
 }
@@ -80,6 +78,8 @@ export class Session {
   readonly id: string;
   /** Connected by a Unix socket of this machine. */
   readonly isLocal: boolean;
+  /** Its client is a part of the server: it ends with the server, and is not counted among the clients. */
+  readonly isInProcess: boolean;
   readonly label: string;
   readonly pid: number | null;
   readonly pidStart: string | null;
@@ -96,9 +96,17 @@ export class Session {
   dueAt = 0;
   heapIndex = -1;
 
-  constructor(hello: Pick<ClientHello, "session" | "label" | "pid" | "pidStart">, isLocal: boolean, now: number) {
+  constructor(
+    hello: Pick<ClientHello, "session" | "label" | "pid" | "pidStart">,
+    isLocal: boolean,
+    now: number,
+    isInProcess = false,
+  ) {
     this.id = hello.session;
     this.isLocal = isLocal;
+    this.isInProcess = isInProcess;
+    // not saved: after a restart its client is gone, too, so that recovery need not wait for its report
+    this.isPersisted = isInProcess;
     this.label = hello.label;
     this.pid = hello.pid;
     this.pidStart = hello.pidStart;

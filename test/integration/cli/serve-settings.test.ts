@@ -83,7 +83,6 @@ test.concurrent("all errors are reported at once, each with its origin", async (
         HOLDFAST_TLS_CERT: "/none/cert.pem",
         HOLDFAST_CREDENTIALS: "/none/accounts.json",
         HOLDFAST_LOG_LEVEL: "loud",
-        HOLDFAST_STORE: "http://x",
       },
     },
   );
@@ -96,7 +95,6 @@ test.concurrent("all errors are reported at once, each with its origin", async (
     "holdfast: HOLDFAST_TLS_CERT: the certificate /none/cert.pem cannot be read (ENOENT)",
     "holdfast: HOLDFAST_CREDENTIALS: /none/accounts.json cannot be read (ENOENT)",
     "holdfast: HOLDFAST_LOG_LEVEL: must be one of debug, info, warn, error, none, not",
-    "holdfast: HOLDFAST_STORE: url must begin with one of",
     `holdfast: --limit or "limit" in ${config}: "connections=many" is not of the form NAME=INTEGER`,
     `holdfast: --limit or "limit" in ${config}: limits.keys is not a limit`,
   ]) {
@@ -288,24 +286,6 @@ test.concurrent("an unusable path or address is named: a missing directory, an a
   const long = await sandbox.run(["serve", "--listen", `holdfast+unix:/${"x".repeat(120)}`, "--state", "none"]);
   expect(long.code).toBe(64);
   expect(long.err).toContain("the path of a socket has at most 103 bytes");
-});
-
-test.concurrent("--store serves another store, which keeps its own state", async () => {
-  const serve = ["serve", "--listen", "holdfast://127.0.0.1:0"];
-  const urlOf = async (running: RunningCommand): Promise<string> =>
-    `holdfast://${(await waitUntilReady(running))[0]?.replace(/.*\/\//, "")}`;
-  const store = sandbox.start([...serve, "--state", join(sandbox.folder, "behind")]);
-  const storeUrl = await urlOf(store);
-  const server = sandbox.start([...serve, "--store", storeUrl]);
-  expect((await sandbox.run(["run", "k", "--url", await urlOf(server), "--", "true"])).code).toBe(0);
-  await stopServer(server);
-  await stopServer(store);
-  const conflictingRun = await sandbox.run([...serve, "--store", storeUrl, "--state", "/x"]);
-  expect(conflictingRun.code).toBe(64);
-  expect(conflictingRun.err).toContain("--state: it applies only to a server that keeps the locks itself");
-  const memoryRun = await sandbox.run([...serve, "--store", "memory:"]);
-  expect(memoryRun.code).toBe(64);
-  expect(memoryRun.err).toContain("--store: memory: would be empty after a restart while clients still hold locks");
 });
 
 test.concurrent("--limit changes a limit, --http serves HTTP, --json reports both", async () => {

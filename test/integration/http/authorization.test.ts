@@ -6,6 +6,7 @@ import { connect } from "node:net";
 import { expect, test } from "vitest";
 import type { AccessControl, Account } from "../../../src/auth/access-control.ts";
 import { createAccessControl, hashCredential } from "../../../src/auth/access-control.ts";
+import { createCredential } from "../../../src/auth/accounts-file.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { HttpTestServer } from "../../support/http-fixture.ts";
 import {
@@ -314,4 +315,25 @@ test("too many wrong credentials in a minute are answered 429 and logged once, o
   expect(server.logged.join("\n")).not.toContain("a request failed");
   expect((await request(server.url, "/v1/locks", { credential: ana.credential })).status).toBe(200);
   expect((await request(server.url, "/health")).status).toBe(200);
+});
+
+test("a credential that is replaced ends the wait of its request, but the place is kept for the other one of the account", async () => {
+  const [first, second] = [createCredential(), createCredential()];
+  const rules = [{ prefix: "", rights: ["acquire", "inspect"] as const }];
+  const access = createAccessControl([{ name: "ana", hashes: [first.hash, second.hash], rules }]);
+  const { url } = await startHttpServer({ access });
+  const by = ({ credential }: typeof first) => ({ credential });
+  const held = await post(url, "/v1/claims", { key: "k" }, by(second));
+  const waiting = await post(url, "/v1/claims", { key: "k", wait: 1 }, by(first));
+  const { reference } = waiting.json;
+  const attended = post(url, "/v1/claims/wait", { reference }, by(first));
+  await until(async () => (await request(url, "/v1/locks", by(second))).json.locks.length === 2, {
+    within: 5_000,
+    what: "it",
+  });
+  access.replace([{ name: "ana", hashes: [second.hash], rules }]);
+  expect((await attended).status).toBe(401);
+  const next = post(url, "/v1/claims/wait", { reference }, by(second));
+  await post(url, "/v1/claims/release", { reference: held.json.reference }, by(second));
+  expect((await next).status).toBe(201);
 });

@@ -322,3 +322,28 @@ test("neither the log nor the operator tools contain a secret", async () => {
   expect(publicTexts.join("\n")).not.toContain(id);
   expect(id).toHaveLength(26);
 });
+
+test("places in the queue survive a restart of the server, and HTTP counts as no client", async () => {
+  const first = await startHttpServer();
+  const held = await post(first.url, "/v1/claims", { key: "k" });
+  const waiting = post(first.url, "/v1/claims", { key: "k" });
+  await until(() => first.stats().claims === 2, { within: 5_000, what: "the waiter" });
+  expect(first.stats().sessions).toBe(0);
+  await first.close();
+  const { reference } = (await waiting).json;
+  const second = await startHttpServer({ in: first.dir });
+  const next = post(second.url, "/v1/claims/wait", { reference });
+  await post(second.url, "/v1/claims/release", { reference: held.json.reference });
+  expect(await next).toMatchObject({ status: 201 });
+});
+
+test("many requests at a time: none is refused for what the others ask", async () => {
+  const { url } = await startHttpServer({ limits: { claimsPerAccount: 5 } });
+  await post(url, "/v1/claims", { key: "k" });
+  const tries = await Promise.all(Array.from({ length: 40 }, () => post(url, "/v1/claims", { key: "k", wait: 0 })));
+  expect(new Set(tries.map(({ json }) => json.code))).toEqual(new Set(["BUSY"]));
+  const others = await Promise.all(
+    Array.from({ length: 8 }, (_, n) => post(url, "/v1/claims", { key: `other ${n}`, wait: 0 })),
+  );
+  expect(new Set(others.map(({ status }) => status))).toEqual(new Set([201]));
+});

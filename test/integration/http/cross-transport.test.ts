@@ -7,6 +7,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { CommandResult } from "../../support/cli-sandbox.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
+import { startGateway } from "../../support/gateway-fixture.ts";
 import { cleanUpAfterEach, onCleanup, post, request, startHttpServer } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { until } from "../../support/until.ts";
@@ -133,9 +134,9 @@ test("the command line checks, renews and releases a lock that was acquired over
   expect(await holdfast("release")).toMatchObject({ code: 123 });
 }, 30_000);
 
-test("the same holds through a proxy: the store keeps the granted locks", async () => {
+test("the same holds with a gateway on another store: it keeps the granted locks", async () => {
   const { memory } = await import("../../../src/drivers/memory.ts");
-  const server = await startHttpServer({ driver: memory() });
+  const server = await startGateway({ driver: memory() });
   const held = await post(server.url, "/v1/claims", { key: "k", ttl: "10s" });
   expect(held.status).toBe(201);
   const first = post(server.url, "/v1/claims", { key: "k", label: "first" });

@@ -10,6 +10,7 @@ import { createOpenApiDocument } from "../../../src/gateway/http/openapi.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
+import { startGateway } from "../../support/gateway-fixture.ts";
 import type { RecordedExchange, RequestOptions } from "../../support/http-fixture.ts";
 import {
   cleanUpAfterEach,
@@ -187,7 +188,7 @@ function failingStore(overrides: Partial<Driver> = {}): { readonly driver: Drive
 test("a store that cannot be reached gives 503, and its error message stays in the log", async () => {
   const store = failingStore();
   Object.assign(store.driver, { revoke: async () => Promise.reject(new Error("secret-host:6379 is down")) });
-  const { url } = await startHttpServer({ driver: store.driver });
+  const { url } = await startGateway({ driver: store.driver });
   const held = await post(url, "/v1/claims", { key: "k" });
   const waiting = await post(url, "/v1/claims", { key: "k", wait: 1 });
   store.broken = true;
@@ -209,7 +210,7 @@ test("a store that cannot be reached gives 503, and its error message stays in t
 
 test("a request that the store behind the server cannot carry out gives 501", async () => {
   const inner = memory();
-  const { url } = await startHttpServer({
+  const { url } = await startGateway({
     driver: failingStore(withTraits(inner, { lease: { claim: false, sessionMs: 5_000 } })).driver,
   });
   const refusal = await post(url, "/v1/claims", { key: "k" });
@@ -222,7 +223,7 @@ test("a request that the store behind the server cannot carry out gives 501", as
     [{ permits: "one" as const }, { key: "a", mode: "shared" }, "mode"],
     [{ permits: "shared" as const }, { key: "a", limit: 3 }, "mode"],
   ] as const) {
-    const limitedServer = await startHttpServer({ driver: failingStore(withTraits(inner, traits)).driver });
+    const limitedServer = await startGateway({ driver: failingStore(withTraits(inner, traits)).driver });
     expect((await post(limitedServer.url, "/v1/claims", body)).json).toMatchObject({ status: 501, field });
   }
 });
@@ -230,7 +231,7 @@ test("a request that the store behind the server cannot carry out gives 501", as
 test("/ready gives the reason when a store does not answer or a state cannot be written; /health stays 200", async () => {
   const clock = new FakeClock();
   const broken = failingStore({ renew: () => Promise.reject(new Error("connection refused")) });
-  const relay = await startHttpServer({ driver: broken.driver, clock });
+  const relay = await startGateway({ driver: broken.driver, clock });
   expect((await request(relay.url, "/ready")).status).toBe(200);
   await clock.advance(2_000);
   await request(relay.url, "/ready");
@@ -274,7 +275,7 @@ test("during a shutdown /ready is 503 draining, /health is still 200, and every 
   });
   onCleanup(resume);
   const driver = { ...store, close: () => gate.then(() => store.close()) };
-  const { url, close } = await startHttpServer({ driver });
+  const { url, close } = await startGateway({ driver });
   const { reference } = (await post(url, "/v1/claims", { key: "k" })).json;
   const waiting = post(url, "/v1/claims", { key: "k", wait: "20s" });
   await until(async () => (await request(url, "/v1/locks")).json.locks.length === 2, {
@@ -287,7 +288,7 @@ test("during a shutdown /ready is 503 draining, /health is still 200, and every 
   expect(await waiting).toMatchObject({ status: 202, headers: { connection: "close" } });
   const ready = await request(url, "/ready");
   expect(ready).toMatchObject({ status: 503, json: { code: "NOT_READY", reason: "draining" } });
-  expect(ready.json.detail).toBe("the server is stopping");
+  expect(ready.json.detail).toBe("the gateway is stopping");
   expect(await request(url, "/health")).toMatchObject({ status: 200, json: { status: "ok" } });
   expect((await request(url, "/metrics")).status).toBe(200);
   const refusal = { status: 503, json: { code: "DRAINING", reason: "draining" }, headers: { "retry-after": "1" } };

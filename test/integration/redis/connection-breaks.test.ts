@@ -6,9 +6,8 @@ import { createClient, createCluster } from "redis";
 import { afterAll, beforeAll, describe, onTestFinished, test } from "vitest";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { lockServer } from "../../../src/drivers/server/driver.ts";
 import { createLocks } from "../../../src/index.ts";
-import { cleanUpAfterEach, startServer } from "../../support/server-fixture.ts";
+import { cleanUpAfterEach } from "../../support/server-fixture.ts";
 import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
@@ -49,28 +48,6 @@ withRedis((server) => {
       };
     });
   }
-
-  testConnectionBreaks("Redis behind a lock server", async (): Promise<BreakableStore> => {
-    const fixture = createRedisFixture(server().port);
-    const { prefix } = fixture;
-    const proxy = await tcpProxy(localhost(server().port));
-    const { port } = proxy.address as Endpoint;
-    const relay = await startServer({
-      listen: "holdfast://127.0.0.1:0",
-      driver: redis(() => ioredis(port), { prefix }),
-    });
-    return {
-      driverBehindProxies: () => lockServer(localhost(Number(relay.addresses[0]?.split(":").at(-1)))),
-      directDriver: () => redis(() => ioredis(server().port), { prefix }),
-      proxies: [proxy],
-      loseClaims: async () => fixture.admin.del(await fixture.keys()),
-      async close() {
-        await relay.close();
-        await fixture.close();
-        await proxy.close();
-      },
-    };
-  });
 });
 
 describe("a Cluster", () => {

@@ -157,23 +157,6 @@ test("a server reports its version and its load", async () => {
   expect(info.wallMs).toBeLessThanOrEqual(Date.now() + 1);
 });
 
-test("a server in front of another store reports the events that pass through it", async () => {
-  const it = await startServer({ driver: memory() });
-  const address = it.addresses[0] as string;
-  const { driver } = await openClient(address);
-  const link = await openAdmin(address);
-  const [claimA, claimB] = [makeClaim("k"), makeClaim("k")];
-  const { token } = expectHeld(await driver.claim(claimA));
-  await driver.claim(claimB);
-  await driver.revoke?.([{ key: "k", token, now: false, reason: "stuck" }]);
-  expect(await link.info("")).toMatchObject({ store: "memory", load: { held: 1, waiting: 1 } });
-  await driver.release(toReleases(claimA));
-  await until(async () => (await link.history("k", 9)).length === 5, { within: 2_000, what: "the grant" });
-  const events = await link.history("k", 9);
-  expect(events.map(({ kind }) => kind)).toEqual(["granted", "waiting", "revoked", "released", "granted"]);
-  expect(events[2]).toMatchObject({ token, reason: "stuck" });
-});
-
 test("a driver for a store other than a Holdfast server offers no tools", async () => {
   expect(await openAdminConnection(memory())).toBeNull();
 });

@@ -5,7 +5,6 @@ import type { Right } from "../../../src/auth/access-control.ts";
 import { createAccessControl } from "../../../src/auth/access-control.ts";
 import { connect } from "../../../src/client/connect.ts";
 import type { Locks } from "../../../src/client/locks.ts";
-import { memory } from "../../../src/drivers/memory.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
 import { publicTag, randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
@@ -196,46 +195,40 @@ test("an account that may no longer acquire a key cannot renew its claim there, 
   expect(await driver.release(toReleases(lostClaim, keptClaim))).toEqual([true, true]);
 });
 
-test.for(["its own table", "another store"])(
-  "a client whose account may no longer acquire a key leaves its queue at the reload, and its holders stop: %s",
-  async (store) => {
-    const access = createTestAccess(root, ben);
-    const it = await startServer({
-      access,
-      ...(store === "another store" && { driver: memory() }),
-    });
-    const connectAs = async ({ credential }: TestAccount): Promise<Locks> => {
-      const locks = await connect(it.addresses[0] as string, { credential });
-      onCleanup(() => locks.close());
-      return locks;
-    };
-    const [losing, other] = [await connectAs(root), await connectAs(ben)];
-    const held = await losing.acquire("b/held");
-    const busy = await other.acquire("b/busy");
-    const readers = await other.rw("b/rw").read.acquire();
-    const waits = [losing.acquire("b/busy"), losing.rw("b/rw").write.acquire()].map(toError);
-    await until(() => it.stats().claims === 5, { within: 5_000, what: "the waits" });
-    // behind the writer: it must not be admitted when the writer has left
-    waits.push(toError((await connectAs(root)).rw("b/rw").read.acquire()));
-    await until(() => it.stats().claims === 6, { within: 5_000, what: "the wait of the reader" });
-    access.replace([{ ...root.account, rules: ana.account.rules }, ben.account]);
-    // at once, whatever their client does when it is told
-    expect(it.stats().claims).toBe(3);
-    for (const error of await Promise.all(waits)) {
-      expect(error).toBeInstanceOf(StoreRefusedError);
-      expect((error as Error).message).toContain("may not acquire");
-    }
-    await until(() => held.signal.aborted, { within: 5_000, what: "the loss of the held lock" });
-    expect(held.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "revoked" });
-    // its lease has not ended, so nobody else gets it before it is released
-    expect(await other.tryAcquire("b/held")).toBeNull();
-    await held.release();
-    await (await other.acquire("b/held", { wait: 5_000 })).release();
-    await busy.release();
-    await readers.release();
-    await until(() => it.stats().claims === 0, { within: 5_000, what: "the end of all claims" });
-  },
-);
+test("a client whose account may no longer acquire a key leaves its queue at the reload, and its holders stop", async () => {
+  const access = createTestAccess(root, ben);
+  const it = await startServer({ access });
+  const connectAs = async ({ credential }: TestAccount): Promise<Locks> => {
+    const locks = await connect(it.addresses[0] as string, { credential });
+    onCleanup(() => locks.close());
+    return locks;
+  };
+  const [losing, other] = [await connectAs(root), await connectAs(ben)];
+  const held = await losing.acquire("b/held");
+  const busy = await other.acquire("b/busy");
+  const readers = await other.rw("b/rw").read.acquire();
+  const waits = [losing.acquire("b/busy"), losing.rw("b/rw").write.acquire()].map(toError);
+  await until(() => it.stats().claims === 5, { within: 5_000, what: "the waits" });
+  // behind the writer: it must not be admitted when the writer has left
+  waits.push(toError((await connectAs(root)).rw("b/rw").read.acquire()));
+  await until(() => it.stats().claims === 6, { within: 5_000, what: "the wait of the reader" });
+  access.replace([{ ...root.account, rules: ana.account.rules }, ben.account]);
+  // at once, whatever their client does when it is told
+  expect(it.stats().claims).toBe(3);
+  for (const error of await Promise.all(waits)) {
+    expect(error).toBeInstanceOf(StoreRefusedError);
+    expect((error as Error).message).toContain("may not acquire");
+  }
+  await until(() => held.signal.aborted, { within: 5_000, what: "the loss of the held lock" });
+  expect(held.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "revoked" });
+  // its lease has not ended, so nobody else gets it before it is released
+  expect(await other.tryAcquire("b/held")).toBeNull();
+  await held.release();
+  await (await other.acquire("b/held", { wait: 5_000 })).release();
+  await busy.release();
+  await readers.release();
+  await until(() => it.stats().claims === 0, { within: 5_000, what: "the end of all claims" });
+});
 
 test("a waiter that returns with a credential whose rules do not allow its key any more is not granted", async () => {
   const next = testAccount("root");

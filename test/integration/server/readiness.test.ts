@@ -3,10 +3,8 @@ import { chmodSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { memory } from "../../../src/drivers/memory.ts";
 import type { ServeOptions } from "../../../src/server/server.ts";
 import { checkOptions, serve } from "../../../src/server/server.ts";
-import type { Driver } from "../../../src/spi/driver.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import {
@@ -104,38 +102,6 @@ test.runIf(process.platform === "linux")("a server whose disk hangs is not ready
   await until(() => it.ready().ok, { within: 10_000, what: "the server to be ready" });
 });
 
-test("a proxy is not ready while its store is slow or fails, and is ready again when it answers; a bad call does not count as a failure", async () => {
-  const store = memory();
-  let storeMode: "well" | "broken" | "silent" = "well";
-  const renew: Driver["renew"] = (claims) => {
-    if (storeMode === "silent") return new Promise(() => undefined);
-    return storeMode === "well" ? store.renew(claims) : Promise.reject(new Error("connection refused"));
-  };
-  const clock = new FakeClock(0);
-  const it = await startServer({ driver: { ...store, name: "redis", renew }, clock });
-  const readReason = async (): Promise<string> => {
-    it.ready();
-    // by then an answer of the store, if any, has arrived
-    await new Promise((resolve) => setImmediate(resolve));
-    const now = it.ready();
-    return now.ok ? "" : now.reason;
-  };
-  expect(await readReason()).toBe("");
-  storeMode = "broken";
-  // the last result is still fresh
-  expect(await readReason()).toBe("");
-  await clock.advance(2_000);
-  expect(await readReason()).toBe("the store (redis) cannot be reached");
-  storeMode = "well";
-  await clock.advance(2_000);
-  expect(await readReason()).toBe("");
-  storeMode = "silent";
-  await clock.advance(2_000);
-  expect(await readReason()).toBe("");
-  await clock.advance(3_000);
-  expect(await readReason()).toBe("the store (redis) cannot be reached");
-});
-
 test("all errors in the options are thrown at once, each as a problem of its own", async () => {
   const options: ServeOptions = { listen: ["holdfast://0.0.0.0:0", "x"], http: "y", limits: { claims: 0 }, state: "" };
   const failed = await serve(options).catch((error: unknown) => error);
@@ -156,7 +122,6 @@ test.each<[string, string, unknown]>([
   ["access", "it must be { file }", "hf1_secret"],
   ["access", "it must be { file }", { fil: "accounts.json" }],
   ["access", "it must be { file }", null],
-  ["driver", "it must be a driver, not an object", {}],
   ["tls", "it must be an object, not 5", 5],
   ["httpNames", 'it must be an array of strings, not "locks.example"', "locks.example"],
   ["limits", "it must be an object, not 5", 5],

@@ -11,6 +11,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import type { ServeOptions } from "../../../src/server/server.ts";
 import { computeChecksum } from "../../../src/util/checksum.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import {
@@ -179,5 +180,5 @@ test.each([
   ["something else", { listen: "http://127.0.0.1", state: "none" }],
 ])("serve() refuses with a TypeError: %s", async (_, options) => {
   const { serve } = await import("../../../src/server/server.ts");
-  await expect(serve(options)).rejects.toThrow(TypeError);
+  await expect(serve(options as ServeOptions)).rejects.toThrow(TypeError);
 });

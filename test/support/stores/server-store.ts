@@ -57,7 +57,7 @@ export async function createTlsServerStore(): Promise<ServerStore> {
 
 async function createStoreIn(
   folder: string,
-  options: ServeOptions,
+  options: Omit<ServeOptions, "state"> & { readonly state?: string },
   connectDriver: (address: string) => Driver,
 ): Promise<ServerStore> {
   const start = (listen = options.listen): Promise<Server> =>

@@ -1,13 +1,15 @@
 // Places and references over a store that answers late, loses answers, or has no way to suspend a claim.
 
 import { expect, test } from "vitest";
-import { ANONYMOUS } from "../../../src/auth/access-control.ts";
+import { ALLOW_ALL, ANONYMOUS } from "../../../src/auth/access-control.ts";
 import { Client } from "../../../src/client/client.ts";
 import { parseClientOptions } from "../../../src/client/options.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { NO_REGISTER } from "../../../src/gateway/claim-register.ts";
 import { GatewayStore } from "../../../src/gateway/gateway-store.ts";
 import { Places } from "../../../src/gateway/places.ts";
 import { References } from "../../../src/gateway/references.ts";
+import { SharedClient } from "../../../src/gateway/store-clients.ts";
 import { decodeReference, encodeReference } from "../../../src/protocol/lock-reference.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
@@ -31,7 +33,7 @@ class Fixture {
   readonly calls: string[] = [];
   isDraining = false;
 
-  constructor(overrides: (inner: Driver, calls: string[]) => Partial<Driver> = () => ({})) {
+  constructor(overrides: (inner: Driver, calls: string[]) => Partial<Driver> = () => ({}), isOwnServer = false) {
     const shared = memoryStore(this.clock);
     const inner = memory({ store: shared });
     const { calls, clock } = this;
@@ -52,12 +54,14 @@ class Fixture {
     const driver = delegate(inner, { ...counted, ...overrides(inner, calls) });
     const client = new Client(driver, parseClientOptions({ clock }), () => 0.5);
     this.store = new GatewayStore({
-      createClient: () => client,
+      access: ALLOW_ALL,
+      clients: new SharedClient(client),
+      isOwnServer,
       recoveryRemainingMs: () => 0,
       isDraining: () => this.isDraining,
     });
-    this.places = new Places(this.store);
-    this.references = new References(this.store, this.places);
+    this.places = new Places(this.store, NO_REGISTER);
+    this.references = new References(this.store, this.places, NO_REGISTER);
     this.other = memory({ store: shared });
     onCleanup(() => this.store.close());
   }
@@ -238,6 +242,73 @@ test("the claim of a request that has gone is released: while it waits, and whil
   await flushEventLoop();
   expect(await other.stateOf(second)).toBe("none");
   await fixture.release(holder);
+});
+
+test("a request that is repeated while the lock is being granted keeps it, although the first one has gone", async () => {
+  const slow = gate();
+  const fixture = new Fixture(slow.overrides);
+  const holder = await fixture.holdByOther("k");
+  const claim = makeClaim("k");
+  await fixture.wait(claim);
+  const leaving = new AbortController();
+  const first = fixture.places.wait(ANONYMOUS, claim, fixture.clock.now() + 5_000, leaving.signal);
+  await flushEventLoop();
+  slow.close();
+  await fixture.release(holder);
+  await flushEventLoop();
+  const repeated = fixture.attend(claim);
+  await flushEventLoop();
+  leaving.abort();
+  slow.open();
+  expect([(await first).state, (await repeated).state]).toEqual(["held", "held"]);
+  await flushEventLoop();
+  expect(await fixture.stateOf(claim)).toBe("held");
+});
+
+test("a request whose place is granted to another one while the store is asked gets the lock, too", async () => {
+  const renewals: (() => void)[] = [];
+  const fixture = new Fixture((inner) => ({
+    renew: (claims) =>
+      new Promise((resolve) => {
+        renewals.push(() => resolve(inner.renew(claims)));
+      }),
+  }));
+  const holder = await fixture.holdByOther("k");
+  const claim = makeClaim("k");
+  await fixture.wait(claim);
+  const first = fixture.attend(claim);
+  await flushEventLoop();
+  renewals.shift()?.();
+  await flushEventLoop();
+  const second = fixture.attend(claim);
+  await flushEventLoop();
+  await fixture.release(holder);
+  await flushEventLoop();
+  expect((await first).state).toBe("held");
+  for (let turn = 0; turn < 3; turn++) {
+    for (const answer of renewals.splice(0)) answer();
+    await flushEventLoop();
+  }
+  expect((await second).state).toBe("held");
+});
+
+test("two requests for a place of before a restart share one, so that neither withdraws the claim of the other", async () => {
+  const fixture = new Fixture(() => ({}), true);
+  const holder = await fixture.holdByOther("k");
+  const claim = makeClaim("k");
+  await fixture.other.claim(claim);
+  const leaving = new AbortController();
+  const first = fixture.places.wait(ANONYMOUS, claim, fixture.clock.now() + 5_000, leaving.signal);
+  const second = fixture.attend(claim);
+  await flushEventLoop();
+  expect(fixture.places.size).toBe(1);
+  expect((await first).state).toBe("waiting");
+  leaving.abort();
+  await flushEventLoop();
+  await fixture.release(holder);
+  expect((await second).state).toBe("held");
+  await fixture.clock.advance(11_000);
+  expect(await fixture.stateOf(claim)).toBe("held");
 });
 
 test("an error of the first call is reported at once; a store that does not answer, at the end of the wait", async () => {

@@ -69,12 +69,10 @@ export function buildReport(measurements: Measurements): Check[] {
   const paused = checkPause(measurements);
   if (storeChecks !== null) return [reached, ...storeChecks.map(escapeCheck), ...paused, ...finalChecks];
   if (typeof info === "string") return [reached, reportUnknownServer(measurements), ...paused, ...finalChecks];
-  // with --store the state of the server says nothing about the store behind it
-  const state = info.recoveryRemainingMs > 0 ? [checkState(info)] : [checkState(info), ...paused];
   return [
     reached,
     checkVersions(info),
-    ...state,
+    checkState(info),
     checkClock(measurements, info),
     checkPermissions(measurements, info),
     ...finalChecks,

@@ -38,7 +38,7 @@ export async function serveCommand(command: Command): Promise<number> {
     return serveOnDemand(idle !== undefined && isFlag ? parseDurationFlag(idle, "--idle") : undefined);
   }
   const settings = new Settings(command);
-  const options = await toServeSettings(settings);
+  const options = toServeSettings(settings);
   const log = createLogger(options.logFormat, options.logLevel);
   handleWarnings((warning) => log(warning, undefined, { level: "warn" }));
   if (settings.has("check") || settings.errors.length > 0) {
@@ -97,7 +97,7 @@ async function preflight(options: ServeSettings, settings: Settings): Promise<re
 }
 
 /** Errors of flags alone are wrong usage; with any other error the configuration is wrong. */
-function throwErrors(errors: readonly SettingError[]): void {
+export function throwErrors(errors: readonly SettingError[]): void {
   if (errors.length === 0) return;
   const lines = errors.map(({ origin, message }) => `${origin}: ${message}`);
   const details = { errors: errors.map(({ origin: where, message }) => ({ where, message })) };
@@ -110,7 +110,7 @@ function userSocketPaths({ defaults, serve }: ServeSettings): Pick<ServeOptions,
   const directory = resolveUserDirectory();
   return {
     listen: defaults.socket ? formatServerUrl({ path: userSocketPath(directory) }) : serve.listen,
-    ...(defaults.state && { state: stateDirectory(directory, defaults.socket) }),
+    state: defaults.state ? stateDirectory(directory, defaults.socket) : (serve.state ?? ""),
   };
 }
 
@@ -125,10 +125,9 @@ async function startServer(
   log: Logger,
 ): Promise<Server> {
   const listen = userSocket === null ? options.listen : formatServerUrl({ path: userSocket.socket });
-  const state = defaults.state
-    ? { state: userSocket === null ? prepareDefaultState() : stateDirectory(userSocket.directory, true) }
-    : {};
-  const serveOptions = { ...options, ...state, listen, log };
+  const defaultState = (): string =>
+    userSocket === null ? prepareDefaultState() : stateDirectory(userSocket.directory, true);
+  const serveOptions = { ...options, state: defaults.state ? defaultState() : (options.state ?? ""), listen, log };
   const { serve } = await import("../../../server/server.ts");
   try {
     return await serve(serveOptions);

@@ -7,7 +7,6 @@
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { Option } from "commander";
-import { createDriver } from "../../../client/driver-url.ts";
 import type { ConfigProblem, ServeOptions, TlsFiles } from "../../../server/server.ts";
 import type { JsonError } from "../../../util/strict-json.ts";
 import { parseStrictJson } from "../../../util/strict-json.ts";
@@ -30,7 +29,6 @@ export function createServeOptions(): Option[] {
       "directory for the state that survives a restart (default: below your own directory), or none: the server then grants no locks for 60 s after each start",
     ),
     new Option("--first-start", "no lock of an earlier run can still be held: skip the 60 s of --state none, once"),
-    setting("--store <url>", "serve this store instead of the server's own lock table"),
     setting("--credentials <path>", "file of the accounts that have access (see holdfast credential)"),
     setting("--tls-cert <path>", "certificate of the server with its chain, PEM"),
     setting("--tls-key <path>", "private key of the certificate, PEM"),
@@ -52,7 +50,7 @@ export function createServeOptions(): Option[] {
 }
 
 /** A setting that has a variable: HOLDFAST_TLS_CERT for --tls-cert. */
-function setting(flags: string, help: string): Option {
+export function setting(flags: string, help: string): Option {
   const option = new Option(flags, help);
   return option.env(`HOLDFAST_${option.name().toUpperCase().replaceAll("-", "_")}`);
 }
@@ -227,8 +225,7 @@ function describeExpected(option: Option): string {
 export interface ServeSettings {
   readonly serve: Omit<ServeOptions, "log" | "state"> & { readonly state?: string };
   /**
-   * Which of the user's own defaults apply: the socket without --listen, the state directory without --state and
-   * --store.
+   * Which of the user's own defaults apply: the socket without --listen, the state directory without --state.
    */
   readonly defaults: { readonly socket: boolean; readonly state: boolean };
   readonly idleMs: number | undefined;
@@ -237,11 +234,9 @@ export interface ServeSettings {
 }
 
 /** Converts the settings to the options of serve(). Checks what serve() itself cannot. Opens nothing. */
-export async function toServeSettings(settings: Settings): Promise<ServeSettings> {
+export function toServeSettings(settings: Settings): ServeSettings {
   const listen = settings.list("listen");
   const state = settings.text("state");
-  const store = settings.text("store");
-  const driver = await createStoreDriver(store, settings);
   const credentials = settings.text("credentials");
   const http = settings.text("http");
   const httpNames = settings.list("http-name");
@@ -252,9 +247,6 @@ export async function toServeSettings(settings: Settings): Promise<ServeSettings
       listen: listen ?? [],
       ...(state !== undefined && { state }),
       ...(settings.has("first-start") && { firstStart: true }),
-      ...(driver !== undefined && { driver }),
-      // the invalid store is reported already: without this, serve() would also report that the state is missing
-      ...(store !== undefined && driver === undefined && { state: "none" }),
       ...(credentials !== undefined && { access: { file: credentials } }),
       ...(tls !== undefined && { tls }),
       ...(http !== undefined && { http }),
@@ -262,14 +254,14 @@ export async function toServeSettings(settings: Settings): Promise<ServeSettings
       ...(limit !== undefined && { limits: parseLimits(limit, settings) }),
       insecure: settings.has("insecure"),
     },
-    defaults: { socket: listen === undefined, state: state === undefined && store === undefined },
+    defaults: { socket: listen === undefined, state: state === undefined },
     idleMs: parseIdle(settings),
     logFormat: parseChoice(settings, "log-format", "human", LOG_FORMATS),
     logLevel: settings.has("quiet") ? "none" : parseChoice(settings, "log-level", "info", LOG_THRESHOLDS),
   };
 }
 
-/** Converts the problems that serve() reports, with the origin of each setting. */
+/** Converts the problems that serve() or a gateway reports, with the origin of each setting. */
 export function toSettingErrors(settings: Settings, problems: readonly ConfigProblem[]): SettingError[] {
   return problems.map(({ option, message, isEnvironmental }) => {
     const names = OPTION_SETTINGS[option] ?? [option];
@@ -285,6 +277,7 @@ const OPTION_SETTINGS: Readonly<Record<string, readonly string[]>> = {
   access: ["credentials"],
   firstStart: ["first-start"],
   httpNames: ["http-name"],
+  referenceKey: ["reference-key"],
   limits: ["limit"],
   tls: ["tls-cert", "tls-key", "tls-client-ca"],
   "tls.cert": ["tls-cert", "tls-key", "tls-client-ca"],
@@ -292,7 +285,7 @@ const OPTION_SETTINGS: Readonly<Record<string, readonly string[]>> = {
   "tls.clientCa": ["tls-client-ca"],
 };
 
-function toTlsFiles(settings: Settings): TlsFiles | undefined {
+export function toTlsFiles(settings: Settings): TlsFiles | undefined {
   const [cert, key, clientCa] = ["tls-cert", "tls-key", "tls-client-ca"].map((name) => settings.text(name));
   if (cert === undefined && key === undefined && clientCa === undefined) return undefined;
   // serve() reports which one is missing
@@ -302,7 +295,7 @@ function toTlsFiles(settings: Settings): TlsFiles | undefined {
 /**
  * Parses "name=value". The last value of a name counts. serve() itself refuses unknown names and values out of range.
  */
-function parseLimits(limitTexts: readonly string[], settings: Settings): NonNullable<ServeOptions["limits"]> {
+export function parseLimits(limitTexts: readonly string[], settings: Settings): NonNullable<ServeOptions["limits"]> {
   const limits: Record<string, number> = {};
   for (const limitText of limitTexts) {
     const [, name, digits] = /^([A-Za-z]+)=(\d{1,15})$/.exec(limitText) ?? [];
@@ -311,21 +304,6 @@ function parseLimits(limitTexts: readonly string[], settings: Settings): NonNull
     else limits[name] = Number(digits);
   }
   return limits;
-}
-
-async function createStoreDriver(url: string | undefined, settings: Settings): Promise<ServeOptions["driver"]> {
-  if (url === undefined) return undefined;
-  try {
-    if (url.startsWith("memory:")) {
-      throw new Error(
-        "memory: would be empty after a restart while clients still hold locks: omit --store to use the server's own table",
-      );
-    }
-    return await createDriver(url);
-  } catch (error) {
-    settings.reportError("store", (error as Error).message);
-    return undefined;
-  }
 }
 
 function parseIdle(settings: Settings): number | undefined {
@@ -339,7 +317,7 @@ function parseIdle(settings: Settings): number | undefined {
   }
 }
 
-function parseChoice<T extends string>(settings: Settings, name: string, preset: T, choices: readonly T[]): T {
+export function parseChoice<T extends string>(settings: Settings, name: string, preset: T, choices: readonly T[]): T {
   const text = settings.text(name) ?? preset;
   const match = choices.find((choice) => choice === text);
   if (match === undefined)

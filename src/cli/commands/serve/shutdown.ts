@@ -17,6 +17,9 @@ export interface ShutdownOptions {
   readonly log: Logger;
 }
 
+/** What must be known of a server to stop it. */
+type StoppableServer = Pick<Server, "reload" | "ownershipLost" | "stats">;
+
 /** Why a server stops. */
 export interface ShutdownReason {
   readonly reason: string;
@@ -27,7 +30,10 @@ export interface ShutdownReason {
 }
 
 /** Settles when the server must stop. A second signal after that ends the process at once. */
-export function waitForShutdown(server: Server, { idleMs, onHangup, log }: ShutdownOptions): Promise<ShutdownReason> {
+export function waitForShutdown(
+  server: StoppableServer,
+  { idleMs, onHangup, log }: ShutdownOptions,
+): Promise<ShutdownReason> {
   return new Promise((resolve) => {
     let isStopping = false;
     const stop = (reason: string, isLost = false): void => resolve({ reason, isLost, isHangup: false });
@@ -52,7 +58,7 @@ export function waitForShutdown(server: Server, { idleMs, onHangup, log }: Shutd
   });
 }
 
-function monitorIdle(server: Server, idleMs: number, stop: (reason: string) => void): void {
+function monitorIdle(server: StoppableServer, idleMs: number, stop: (reason: string) => void): void {
   let lastBusyAt = performance.now();
   setInterval(
     () => {

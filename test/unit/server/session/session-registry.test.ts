@@ -78,7 +78,6 @@ class Fixture {
       pushAnswer: () => undefined,
       pushRecheck: () => undefined,
       pushRecalled: () => undefined,
-      pushDisconnected: () => undefined,
       fail: () => undefined,
     };
   }

@@ -1,14 +1,14 @@
 /**
- * Tracks whether the store behind a proxy responds, and logs outages. A client's call that was answered proves it; one
+ * Tracks whether the store of a gateway responds, and logs outages. A client's call that was answered proves it; one
  * that failed proves nothing, since the call itself may be at fault. In that case, and without a recent call, a
  * harmless call of our own decides. The store is probed only on request.
  */
 
-import type { Claim, Driver } from "../../spi/driver.ts";
-import { ALL_PERMITS } from "../../spi/driver.ts";
-import type { Clock } from "../../util/clock.ts";
-import { randomId } from "../../util/ids.ts";
-import type { Logger } from "../logger.ts";
+import type { Logger } from "../server/logger.ts";
+import type { Claim, Driver } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
+import type { Clock } from "../util/clock.ts";
+import { randomId } from "../util/ids.ts";
 
 /** The maximum age of the last result. */
 const MAX_AGE_MS = 2_000;
@@ -24,7 +24,7 @@ interface Outage {
   failedCalls: number;
 }
 
-export class UpstreamHealth {
+export class StoreHealth {
   readonly #driver: Driver;
   readonly #clock: Clock;
   readonly #log: Logger;

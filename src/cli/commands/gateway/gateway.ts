@@ -1,0 +1,85 @@
+/** `holdfast gateway`: serves the locks of a store over HTTP until a signal stops it. */
+
+import type { Command } from "commander";
+import { createDriver } from "../../../client/driver-url.ts";
+import type { Gateway } from "../../../gateway/gateway.ts";
+import type { GatewayOptions } from "../../../gateway/gateway-config.ts";
+import { resolveGatewayConfig } from "../../../gateway/gateway-config.ts";
+import type { Driver } from "../../../spi/driver.ts";
+import { CommandError, toCommandError } from "../../errors.ts";
+import { describeStore, resolveUrl } from "../../open-store.ts";
+import { formatJsonLine, handleWarnings, printLine } from "../../output.ts";
+import { InterruptedError } from "../../signals.ts";
+import { createLogger } from "../serve/log.ts";
+import { throwErrors } from "../serve/serve.ts";
+import { Settings, toSettingErrors } from "../serve/settings.ts";
+import { waitForShutdown } from "../serve/shutdown.ts";
+import { toGatewaySettings } from "./settings.ts";
+
+/**
+ * Serves until SIGTERM or SIGINT.
+ * @throws CommandError usage or config with all errors; unreachable or refused if the store cannot be used or the
+ * address is not available
+ */
+export async function gatewayCommand(command: Command): Promise<number> {
+  const settings = new Settings(command);
+  const { url, options, logFormat, logLevel } = toGatewaySettings(settings);
+  const log = createLogger(logFormat, logLevel);
+  handleWarnings((warning) => log(warning, undefined, { level: "warn" }));
+  const { config, problems } = resolveGatewayConfig(options);
+  const driver = await createStoreDriver(url, settings);
+  throwErrors([...settings.errors, ...toSettingErrors(settings, problems)]);
+  for (const warning of config.warnings) log(warning, undefined, { level: "warn" });
+  if (settings.has("check")) {
+    printLine("configuration is valid");
+    return 0;
+  }
+  const gateway = await startGateway({ ...options, driver: driver as Driver, log }, config, url);
+  // before printing the address: a reader of that line may send a signal at once
+  const shutdown = waitForShutdown(toStoppable(gateway), { idleMs: undefined, onHangup: "reload", log });
+  const { address, runId } = gateway;
+  printLine(settings.has("json") ? formatJsonLine({ http: address, runId }) : `HTTP on ${address}`);
+  const { reason, isHangup } = await shutdown;
+  log(`stopping: ${reason}`);
+  await gateway.close();
+  if (isHangup) throw new InterruptedError("SIGHUP");
+  return 0;
+}
+
+/** undefined: the url is invalid, which is reported. */
+async function createStoreDriver(url: string | undefined, settings: Settings): Promise<Driver | undefined> {
+  try {
+    if (url?.startsWith("memory:") === true)
+      throw new Error("memory: would be empty after a restart while clients still hold locks");
+    return await createDriver(resolveUrl(url));
+  } catch (error) {
+    settings.reportError("url", (error as Error).message);
+    return undefined;
+  }
+}
+
+async function startGateway(
+  options: GatewayOptions,
+  config: ReturnType<typeof resolveGatewayConfig>["config"],
+  url: string | undefined,
+): Promise<Gateway> {
+  const { openGateway } = await import("../../../gateway/gateway.ts");
+  try {
+    return await openGateway(options, config);
+  } catch (error) {
+    const { syscall, message } = error as NodeJS.ErrnoException;
+    if (syscall === "listen" || message.startsWith("cannot listen")) {
+      throw new CommandError("unreachable", `the gateway could not be started: ${message}`, { cause: error });
+    }
+    throw toCommandError(error, describeStore(url));
+  }
+}
+
+/** What ends a server, for a gateway: signals alone. */
+function toStoppable(gateway: Gateway): Parameters<typeof waitForShutdown>[0] {
+  return {
+    reload: async () => gateway.reload(),
+    ownershipLost: new Promise<never>(() => undefined),
+    stats: () => ({ sessions: 0, claims: 0 }),
+  };
+}

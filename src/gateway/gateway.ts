@@ -1,0 +1,174 @@
+/** A gateway: locks of any store over HTTP. Run by `holdfast gateway`. */
+
+import { loadAccounts } from "../auth/accounts-file.ts";
+import { RejectionLog } from "../auth/failure-limiter.ts";
+import { Client } from "../client/client.ts";
+import { parseClientOptions } from "../client/options.ts";
+import { PACKAGE_VERSION } from "../protocol/handshake.ts";
+import { EventLog } from "../server/events/event-log.ts";
+import type { ConnectionCounts } from "../server/events/metrics.ts";
+import { Metrics } from "../server/events/metrics.ts";
+import type { Logger } from "../server/logger.ts";
+import type { HttpListener } from "../server/net/listener.ts";
+import { loadTlsConfig } from "../server/net/tls-config.ts";
+import type { Clock } from "../util/clock.ts";
+import { systemClock } from "../util/clock.ts";
+import { randomId } from "../util/ids.ts";
+import { StoreRegister } from "./claim-register.ts";
+import type { GatewayConfig, GatewayOptions } from "./gateway-config.ts";
+import { GatewayStore } from "./gateway-store.ts";
+import { openHttpServer } from "./http/http-server.ts";
+import { Places } from "./places.ts";
+import { ReferenceSeal } from "./reference-seal.ts";
+import type { GatewayService } from "./service.ts";
+import { SharedClient } from "./store-clients.ts";
+import { StoreHealth } from "./store-health.ts";
+
+/** How long the store may take to answer the withdrawals at the end. */
+const CLOSE_TIMEOUT_MS = 5_000;
+
+/** A running gateway. */
+export interface Gateway {
+  /** "http://host:port" or "https://host:port". */
+  readonly address: string;
+  /** Identifies this run. */
+  readonly runId: string;
+  /** Reads accounts and certificates again. @throws Error naming what was not reloaded */
+  reload(): void;
+  /** Answers all waiting requests, withdraws their claims and ends. Held locks stay held. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens the store, and serves it.
+ * @throws (rejects) as connect(), and a system error, naming the address, if listening fails
+ */
+export async function openGateway(options: GatewayOptions, config: GatewayConfig): Promise<Gateway> {
+  const { driver, clock = systemClock, log } = options;
+  const client = new Client(driver, parseClientOptions({ clock, label: "http" }), Math.random);
+  await client.open();
+  const parts = createParts(client, config, clock, log);
+  let listener: HttpListener;
+  try {
+    listener = await openHttpServer(config.http, { ...parts.http, names: options.httpNames ?? [] }, config.tls);
+  } catch (error) {
+    await parts.service.store.close();
+    throw error;
+  }
+  return {
+    address: listener.address,
+    runId: parts.service.runId,
+    reload: () => reload(options, config, listener, log),
+    async close() {
+      const { service, eventLog } = parts;
+      parts.startDraining();
+      listener.drain();
+      // the port still answers, so that /ready can report the reason
+      await service.places.withdrawAll(CLOSE_TIMEOUT_MS);
+      await service.store.close();
+      await listener.close();
+      eventLog.close();
+    },
+  };
+}
+
+interface Parts {
+  readonly service: GatewayService;
+  readonly eventLog: EventLog;
+  readonly http: Omit<Parameters<typeof openHttpServer>[1], "names">;
+  startDraining(): void;
+}
+
+function createParts(
+  client: Client,
+  { access, limits, referenceKey }: GatewayConfig,
+  clock: Clock,
+  log: Logger,
+): Parts {
+  const runId = randomId().slice(0, 8);
+  const eventLog = new EventLog({ clock });
+  const metrics = new Metrics();
+  const register = new StoreRegister({ clock, eventLog, limits });
+  const health = new StoreHealth(client.driver, clock, log);
+  let isDraining = false;
+  const store = new GatewayStore({
+    access,
+    clients: new SharedClient(client),
+    isOwnServer: false,
+    health,
+    recoveryRemainingMs: () => 0,
+    isDraining: () => isDraining,
+  });
+  const service: GatewayService = {
+    ...{
+      store,
+      register,
+      places: new Places(store, register),
+      clock,
+      log,
+      limits,
+      runId,
+      rejectionLog: new RejectionLog(log, clock),
+    },
+    seal: access.isRequired ? new ReferenceSeal(referenceKey ?? undefined) : null,
+    get isDraining() {
+      return isDraining;
+    },
+    recoveryRemainingMs: () => 0,
+  };
+  const checkReadiness = (): { readonly ok: boolean; readonly reason?: string } => {
+    const reason = isDraining ? "the gateway is stopping" : health.unhealthyReason();
+    return reason === null ? { ok: true } : { ok: false, reason };
+  };
+  const renderMetrics = (http: ConnectionCounts): string =>
+    metrics.render({
+      version: PACKAGE_VERSION,
+      eventLog,
+      connections: null,
+      http,
+      authFailures: access.failureCount,
+      sessions: 0,
+      claims: register.size,
+      recoveryRemainingMs: 0,
+    });
+  return {
+    service,
+    eventLog,
+    http: {
+      ...{ service, access, eventLog, checkReadiness, version: PACKAGE_VERSION },
+      metrics: { recordRefusal: (code) => metrics.recordRefusal(code), render: renderMetrics },
+    },
+    startDraining() {
+      isDraining = true;
+    },
+  };
+}
+
+/** Files that cannot be used leave the previous ones in force. @throws Error naming everything that was not reloaded */
+function reload({ tls, access }: GatewayOptions, config: GatewayConfig, listener: HttpListener, log: Logger): void {
+  const failures: string[] = [];
+  const tryReload = (subject: string, work: () => string): void => {
+    try {
+      log(`reloaded: ${work()}`);
+    } catch (error) {
+      failures.push(`${subject}: ${(error as Error).message}`);
+      log(`NOT reloaded; the previous ${subject} remain in use`, error, { level: "error" });
+    }
+  };
+  if (tls !== undefined) {
+    tryReload("certificates", () => {
+      const tlsConfig = loadTlsConfig(tls);
+      if (tlsConfig.invalidReason !== null) throw new Error(tlsConfig.invalidReason);
+      listener.replaceCertificate(tlsConfig);
+      return tlsConfig.summary;
+    });
+  }
+  if (access !== undefined && "file" in access) {
+    tryReload("credentials", () => {
+      const accounts = loadAccounts(access.file);
+      config.access.replace(accounts);
+      return `credentials of ${accounts.length} accounts`;
+    });
+  }
+  if (failures.length > 0) throw new Error(`not reloaded: ${failures.join("; ")}`);
+}
