@@ -19,6 +19,7 @@ export type Requirement =
   | "curator"
   | "runtimes"
   | "bindfs"
+  | "tmux"
   | "query-builders"
   | "better-sqlite3"
   | "prisma"
@@ -104,7 +105,7 @@ export const SUITES: readonly Suite[] = [
   sqlSuite("postgres", ["postgres", "pgbouncer", "query-builders", "prisma"]),
   sqlSuite("mysql", ["mariadb", "query-builders", "prisma"]),
   sqlSuite("sqlite", ["bindfs", "query-builders", "better-sqlite3"]),
-  { name: "cli", tests: ["test/integration/cli/"] },
+  { name: "cli", tests: ["test/integration/cli/"], requires: ["redis", "tmux"] },
   {
     name: "simulation",
     source: "test/simulation/main.ts",

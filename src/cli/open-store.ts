@@ -200,17 +200,18 @@ export async function requireAdmin(store: Store, commandName: string): Promise<A
   throw new CommandError("usage", `${commandName} needs a Holdfast server, and ${store.name} is not one`);
 }
 
-/**
- * The claims on keys that begin with `prefix`, in the order of keys and queues; at most MAX_LISTED. @throws
- * CommandError
- */
-export async function listClaims({ driver, traits, name }: Store, prefix: string): Promise<Page<ClaimView>> {
+/** The claims on keys that begin with `prefix`, in the order of keys and queues; at most `max`. @throws CommandError */
+export async function listClaims(
+  { driver, traits, name }: Store,
+  prefix: string,
+  max: number = MAX_LISTED,
+): Promise<Page<ClaimView>> {
   if (traits.list === "own") {
     const problem = "it keeps numbers or names made of the keys, so it cannot be asked for keys";
     throw new CommandError("usage", `${name} lists no locks: ${problem}; on PostgreSQL doctor counts them`);
   }
   try {
-    return await driver.list({ prefix }, { max: MAX_LISTED });
+    return await driver.list({ prefix }, { max });
   } catch (error) {
     throw toCallError(error, name);
   }

@@ -16,6 +16,7 @@ import type { RevokeFlags } from "./commands/revoke.ts";
 import type { RunFlags } from "./commands/run/options.ts";
 import { createServeOptions } from "./commands/serve/settings.ts";
 import type { ShowFlags } from "./commands/show.ts";
+import type { TopFlags } from "./commands/top/top.ts";
 import type { WatchFlags } from "./commands/watch.ts";
 import { CommandError, describeUsageError, EXIT_CODES } from "./errors.ts";
 import { addEpilog, helpWidth } from "./help.ts";
@@ -256,7 +257,7 @@ function addRevoke(program: Program): void {
   });
 }
 
-/** ls, show and watch: what is locked, and what happens. */
+/** ls, top, show and watch: what is locked, and what happens. */
 function addViews(program: Program): void {
   const { root } = program;
   const ls = addViewOptions(
@@ -267,6 +268,7 @@ function addViews(program: Program): void {
     (await import("./commands/list.ts")).listCommand(prefix, flags),
   );
   addEpilog(ls, { examples: ["holdfast ls", "holdfast ls invoice: --json"] });
+  addTop(program);
   const show = addViewOptions(
     root.command("show").description("show one key: its holders, its queue, tokens and the last events"),
     "print one JSON object",
@@ -287,6 +289,28 @@ function addViews(program: Program): void {
     (await import("./commands/watch.ts")).watchCommand(prefix, flags),
   );
   addEpilog(watch, { examples: ["holdfast watch", "holdfast watch invoice: --json | jq .event"] });
+}
+
+/** top: what is locked, on a screen that follows the store. */
+function addTop(program: Program): void {
+  const top = addViewOptions(
+    program.root.command("top").description("show held locks and waiters by key, again and again, on the whole screen"),
+    "print one JSON object; only with --once",
+  )
+    .argument("[prefix]", "only keys that begin with this prefix")
+    .option("--interval <duration>", "time between two reads of the store, at least 100ms", "2s")
+    .option("--once", "print one plain table and exit");
+  setAction(program, top, async (prefix: string | undefined, flags: TopFlags) =>
+    (await import("./commands/top/top.ts")).topCommand(prefix, flags),
+  );
+  addEpilog(top, {
+    examples: ["holdfast top", "holdfast top invoice: --interval 10s", "holdfast top --once --json | jq .rows"],
+    notes: [
+      "Keys: q leaves; s sorts by the next column, r reverses the order; / filters by key or holder; arrows, j, k and the page keys scroll; space pauses; ? lists all keys.",
+      "Reading takes at most one twentieth of the time: if a list takes 1 s, the next one begins 19 s later.",
+      "If standard input or output is no terminal, or TERM is dumb, it prints one plain table, as with --once.",
+    ],
+  });
 }
 
 function addDoctor(program: Program): void {

@@ -24,7 +24,7 @@ export function detectTerminal(
   return { columns: Math.max(stdout.columns ?? 80, 40), hasColors };
 }
 
-export type Color = "bold" | "dim" | "red" | "green" | "yellow";
+export type Color = "bold" | "dim" | "inverse" | "red" | "green" | "yellow";
 
 /** The text in a colour, if the terminal has colours. */
 export function colorize(text: string, color: Color, { hasColors }: Terminal): string {

@@ -8,7 +8,20 @@ import { cliSandbox } from "../../support/cli-sandbox.ts";
 const sandbox = cliSandbox();
 /** The manual page of the package, as plain text. */
 const MANUAL = readFileSync(builtFile("dist/holdfast.1"), "utf8").replaceAll("\\-", "-");
-const COMMANDS = ["run", "acquire", "renew", "release", "check", "revoke", "ls", "show", "watch", "doctor", "serve"];
+const COMMANDS = [
+  "run",
+  "acquire",
+  "renew",
+  "release",
+  "check",
+  "revoke",
+  "ls",
+  "top",
+  "show",
+  "watch",
+  "doctor",
+  "serve",
+];
 
 test.concurrent.each(COMMANDS)(
   "%s --help explains the command with examples, in 80 columns in a pipe",

@@ -16,6 +16,7 @@ import { installPgBouncer, pgBouncerUnavailableReason } from "../stores/pgbounce
 import { installPostgres, postgresUnavailableReason } from "../stores/postgres.ts";
 import { installRedis, redisUnavailableReason } from "../stores/redis.ts";
 import { installZooKeeper } from "../stores/zookeeper.ts";
+import { installTmux, tmuxUnavailableReason } from "../tmux.ts";
 
 /** Folders below test/interop with packages of npm. */
 const INTEROP_FOLDERS = {
@@ -37,6 +38,7 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   curator: compileCurator,
   runtimes: installRuntimes,
   bindfs: installBindfs,
+  tmux: () => tmuxUnavailableReason() === null && installTmux(),
   "query-builders": () => installInterop(INTEROP_FOLDERS["query-builders"]),
   "better-sqlite3": installBetterSqlite3,
   prisma: installPrisma,
