@@ -307,7 +307,7 @@ function addTop(program: Program): void {
     examples: ["holdfast top", "holdfast top invoice: --interval 10s", "holdfast top --once --json | jq .rows"],
     notes: [
       "Keys: q leaves; s sorts by the next column, r reverses the order; / filters by key or holder; arrows, j, k and the page keys scroll; space pauses; ? lists all keys.",
-      "Reading takes at most one twentieth of the time: if a list takes 1 s, the next one begins 19 s later.",
+      "Reading takes at most one twentieth of the time: if lists take 1 s, the next one begins 19 s later.",
       "If standard input or output is no terminal, or TERM is dumb, it prints one plain table, as with --once.",
     ],
   });

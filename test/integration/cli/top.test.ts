@@ -1,6 +1,6 @@
 /** `holdfast top` in a real terminal, that of tmux. */
 
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import stringWidth from "string-width";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -129,7 +129,7 @@ describe.skipIf(tmuxUnavailableReason() !== null)("on a screen", () => {
       await terminal.press("Escape");
 
       await terminal.type(" ");
-      await terminal.shows(/^paused; these rows are \d+ m?s old$/m);
+      await terminal.shows(/^paused; rows \d+ m?s old$/m);
       await terminal.type(" ?");
       expect(await terminal.shows(/^space +pause, continue$/m)).not.toContain("paused");
       await terminal.type("q");
@@ -169,7 +169,7 @@ describe.skipIf(tmuxUnavailableReason() !== null)("on a screen", () => {
       expect(await terminal.read("#{alternate_on} #{cursor_flag}")).toBe("1 0");
       await terminal.type("s");
       await terminal.shows(/LONGEST↓/);
-      const pid = Number(await findTop(await terminal.read("#{pane_pid}")));
+      const pid = findTop(await terminal.read("#{pane_pid}"));
       process.kill(pid, "SIGTERM");
       await until(() => !isProcessAlive(pid), { within: 20_000, what: "the end of top" });
       await terminal.shows(/Terminated[^\n]*\n\$/);
@@ -228,8 +228,8 @@ describe.skipIf(tmuxUnavailableReason() !== null)("on a screen", () => {
     const settingsFile = await startTop(terminal, `--url ${url}`);
     await terminal.shows(/^survivor .*1-1 of 1$/ms);
     first.process.kill("SIGKILL");
-    const lines = await terminal.shows(/these rows are \d+ m?s old, trying again/);
-    expect(lines[2]).toMatch(/^the store .*; these rows are/);
+    const lines = await terminal.shows(/rows \d+ m?s old, trying again/);
+    expect(lines[2]).toMatch(/^the store .*; rows \d+ m?s old/);
     expect(keysOf(lines)).toEqual(["survivor"]);
     const second = sandbox.start(args);
     await terminal.shows((shown) => shown[2] === "" && keysOf(shown).includes("survivor"));
@@ -270,6 +270,44 @@ describe.skipIf(tmuxUnavailableReason() !== null)("on a screen", () => {
       await terminal.shows(/^holdfast: warning: redis: no append-only file.*code=0$/ms);
       await Promise.all([holder.close(), waiter.close()]);
     });
+  });
+
+  test.concurrent("a server that refuses: the rows stay with the reason; without rows it ends with that", async () => {
+    const create = async (): Promise<{ readonly credential: string; readonly account: object }> =>
+      JSON.parse((await sandbox.run(["credential", "new", "--json"])).out);
+    const { credential, account } = await create();
+    const accounts = join(sandbox.folder, "accounts.json");
+    writeFileSync(accounts, JSON.stringify({ version: 1, accounts: [account] }), { mode: 0o600 });
+    const url = `holdfast+unix:${join(sandbox.folder, "refusing.socket")}`;
+    const server = sandbox.start(["serve", "--listen", url, "--state", "none", "--credentials", accounts]);
+    await until(() => server.out().includes("listening"), { within: 20_000, what: "the server" });
+    const credentialFile = join(sandbox.folder, "credential");
+    writeFileSync(credentialFile, credential, { mode: 0o600 });
+    const terminal = await openShell({ HOLDFAST_CREDENTIAL_FILE: credentialFile });
+    await startTop(terminal, `--url ${url}`);
+    await terminal.shows(/^no locks$/m);
+    const { account: other } = await create();
+    writeFileSync(accounts, JSON.stringify({ version: 1, accounts: [other] }));
+    server.process.kill("SIGHUP");
+    await terminal.shows(/^the store refused: no valid credential was given; rows \d+ m?s old, trying again$/m);
+    await terminal.type("q");
+    await terminal.shows(/code=0/);
+    await startTop(terminal, `--url ${url}`);
+    await terminal.shows(/^code=77$/m);
+    server.process.kill("SIGTERM");
+    await server.ended;
+  });
+
+  test.concurrent("an error of the program restores the terminal before it is printed", async () => {
+    const terminal = await openShell();
+    const fault = "data:text/javascript,process.on('SIGUSR2',()=>{throw(Error('broken'))})";
+    const url = `sqlite:${join(sandbox.folder, "fault.db")}`;
+    await terminal.type(`${process.execPath} --import "${fault}" ${PROGRAM} top --url ${url}; echo "code=$?"`);
+    await terminal.press("Enter");
+    await terminal.shows(/^no locks$/m);
+    process.kill(findTop(await terminal.read("#{pane_pid}")), "SIGUSR2");
+    await terminal.shows(/^holdfast: internal error \(please report it\): broken\ncode=70$/m);
+    expect(await terminal.read("#{alternate_on} #{cursor_flag} #{wrap_flag}")).toBe("0 1 1");
   });
 
   test.concurrent("it says that there are no locks, and ends if the first list fails", async () => {
@@ -319,8 +357,8 @@ test.each([
 });
 
 /** The process id of `top`, which this shell has started. */
-async function findTop(shellPid: string): Promise<string> {
-  return readFileSync(`/proc/${shellPid}/task/${shellPid}/children`, "latin1").trim();
+function findTop(shellPid: string): number {
+  return Number(readFileSync(`/proc/${shellPid}/task/${shellPid}/children`, "latin1"));
 }
 
 function widthBefore(line: string, part: string): number {

@@ -6,9 +6,12 @@ const PAUSE_FACTOR = 19;
 /** After a failure the store is tried again no later than this. */
 const MAX_RETRY_PAUSE_MS = 5_000;
 
-/** The time from the start of a list that took `tookMs` to the start of the next one. */
-export function computeInterval(wantedMs: number, tookMs: number): number {
-  return Math.max(wantedMs, Math.ceil(tookMs * (1 + PAUSE_FACTOR)));
+/**
+ * The time from the start of a list that took `tookMs` to the start of the next one. `previousMs`: what the list before
+ * took, if there was one. The shorter time counts: a store that stood still once must not be left alone for minutes.
+ */
+export function computeInterval(wantedMs: number, tookMs: number, previousMs: number | null): number {
+  return Math.max(wantedMs, Math.ceil(Math.min(tookMs, previousMs ?? tookMs) * (1 + PAUSE_FACTOR)));
 }
 
 /** The pause after a list that failed after `tookMs`. `isAbsent`: no server was there, so none had work with it. */

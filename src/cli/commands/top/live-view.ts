@@ -26,6 +26,9 @@ export interface LiveViewOptions {
   open(): Promise<SnapshotReader>;
 }
 
+/** After a list that took longer than the interval. */
+const MIN_PAUSE_MS = 100;
+
 /** The age of the rows is shown in seconds. */
 const CLOCK_MS = 1_000;
 
@@ -44,6 +47,8 @@ export class LiveView {
   #readAt = performance.now();
   #failure: string | null = null;
   #intervalMs: number;
+  /** What the last list took. */
+  #tookMs: number | null = null;
   #refreshTimer: NodeJS.Timeout | null = null;
   #isReading = false;
 
@@ -97,8 +102,9 @@ export class LiveView {
         this.#readAt = startedAt;
       }
       this.#failure = null;
-      this.#intervalMs = computeInterval(intervalMs, tookMs);
-      return this.#intervalMs - tookMs;
+      this.#intervalMs = computeInterval(intervalMs, tookMs, this.#tookMs);
+      this.#tookMs = tookMs;
+      return Math.max(this.#intervalMs - tookMs, MIN_PAUSE_MS);
     } catch (error) {
       const failure = error as CommandError;
       if (this.#snapshot === null) this.#end.reject(failure);

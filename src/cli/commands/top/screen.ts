@@ -110,7 +110,7 @@ function describeNoRows({ snapshot, prefix }: StoreState, { filter }: ViewState)
 /** What the user must know of the rows: their age, and whether they are all. */
 function renderNotice(state: StoreState, view: ViewState, terminal: Terminal): string {
   const { failure, snapshot } = state;
-  const age = `these rows are ${formatDuration(state.ageMs)} old`;
+  const age = `rows ${formatDuration(state.ageMs)} old`;
   const parts: string[] = [];
   let color: Color = "yellow";
   if (failure !== null) {

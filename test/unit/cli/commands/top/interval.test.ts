@@ -2,7 +2,13 @@ import { expect, test } from "vitest";
 import { computeInterval, computeRetryPause } from "../../../../../src/cli/commands/top/interval.ts";
 
 test("reading takes at most one twentieth of the time", () => {
-  expect([0, 100, 101, 1_000].map((tookMs) => computeInterval(2_000, tookMs))).toEqual([2_000, 2_000, 2_020, 20_000]);
+  const intervals = [0, 100, 101, 1_000].map((tookMs) => computeInterval(2_000, tookMs, null));
+  expect(intervals).toEqual([2_000, 2_000, 2_020, 20_000]);
+});
+
+test("one slow list is an exception, two are not", () => {
+  expect(computeInterval(2_000, 7_000, 50)).toBe(2_000);
+  expect(computeInterval(2_000, 7_000, 1_000)).toBe(20_000);
 });
 
 test("an absent server is tried again at the usual time, a silent one later, but within five seconds", () => {

@@ -140,19 +140,15 @@ describe("the screen", () => {
     const notice = (change: Partial<StoreState>, view: Partial<ViewState> = {}): string =>
       show(makeState(VIEWS, change), view)[2] as string;
     const failure = "redis://locks:6379 refused the connection";
-    expect(notice({ failure, ageMs: 12_000 })).toBe(
-      "the store refused the connection; these rows are 12 s old, trying again",
-    );
+    expect(notice({ failure, ageMs: 12_000 })).toBe("the store refused the connection; rows 12 s old, trying again");
     const refusal = `account ${"x".repeat(90)} has no rights`;
-    expect(notice({ failure: refusal })).toMatch(/^account x+….*no rights; these rows are 500 ms old, trying again$/);
-    expect(notice({ ageMs: 7_000 }, { isPaused: true })).toBe("paused; these rows are 7 s old");
-    expect(notice({ ageMs: 4_100 })).toBe("waiting for the store; these rows are 4 s old");
+    expect(notice({ failure: refusal })).toMatch(/^account x+….*no rights; rows 500 ms old, trying again$/);
+    expect(notice({ ageMs: 7_000 }, { isPaused: true })).toBe("paused; rows 7 s old");
+    expect(notice({ ageMs: 4_100 })).toBe("waiting for the store; rows 4 s old");
     expect(notice({ ageMs: 19_000, intervalMs: 20_000 })).toBe("");
     const snapshot = createSnapshot(VIEWS, "", false);
     expect(notice({ snapshot })).toBe("showing the first 2,000 claims");
-    expect(notice({ snapshot }, { isPaused: true })).toBe(
-      "paused; these rows are 500 ms old; showing the first 2,000 claims",
-    );
+    expect(notice({ snapshot }, { isPaused: true })).toBe("paused; rows 500 ms old; showing the first 2,000 claims");
   });
 
   test("the help fits into 12 lines of 40 columns", () => {
