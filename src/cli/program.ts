@@ -367,7 +367,7 @@ function addServe(program: Program): void {
     notes: [
       'All flags except --first-start, --config, --check, --json and --quiet can also be set in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in a JSON file ({"tls-cert": "cert.pem"}) that --config or HOLDFAST_CONFIG names. A flag overrides the environment, and the environment overrides the file.',
       "On TERM or INT the server grants no new locks, notifies its clients, saves its state and exits; a second signal ends it at once. On HUP it reloads credentials and certificates; connections stay open, unless their credential was removed.",
-      "Exit codes: 0 stopped, 64 wrong usage, 69 an address, the state or the store is not available, or the socket or the lock of the state was removed, 70 stopping took more than 10 s, 74 the state could not be saved, 78 wrong configuration.",
+      "Exit codes: 0 stopped, 64 wrong usage, 69 an address or the state is not available, or the socket or the lock of the state was removed, 70 stopping took more than 10 s, 74 the state could not be saved, 78 wrong configuration.",
     ],
   });
 }

@@ -4,13 +4,15 @@
  *   new          the first request is about to wait for it
  *   attended     a request waits for it, until its deadline
  *   unattended   none does: grants pass over it, and after WAIT_GRACE_MS the claim is withdrawn
- *   granted      the claim was granted to the request that waited, and belongs to its reference now
+ *   granting     the claim was granted to the request that waits: the store is being asked to detach it
+ *   granted      the claim belongs to its reference now
  *   ended        the claim was lost, withdrawn or refused
  *
  *   new -> attended          attend()
  *   attended -> unattended   at its deadline, while the store has the claim in the queue
  *   unattended -> attended   attend()
- *   attended -> granted      onEffect("grant"), once the store has answered that the claim is detached
+ *   attended -> granting     onEffect("grant"), or attend() if it came before
+ *   granting -> granted      once the store has answered
  *   any but granted -> ended onEffect(), withdraw(), or a store that fails before it has queued the claim
  *
  * The engine (client/engine.ts) renews the claim in the queue and tells of its grant. Invariant: a claim that is granted
@@ -231,7 +233,9 @@ export class Place implements ClaimListener {
   #onTimer(): void {
     if (this.#state.kind !== "unattended") this.#pauseIfLate();
     else if (this.#now() >= this.#graceEndsAt) void this.withdraw("expired");
-    else this.#passOn();
+    // a request that is about to come gets the lock
+    else if (this.arrivingCount === 0) this.#passOn();
+    else this.#timer.set(Math.min(this.#graceEndsAt, this.#now() + UNATTENDED_HOLD_MS));
   }
 
   /** No request has come for the granted lock: others get it, and the place goes on at the end of the queue. */

@@ -8,7 +8,6 @@ type ProtocolErrorCode =
   | "AUTH"
   | "DISK"
   | "DRAINING"
-  | "FATAL"
   | "FLOOR"
   | "FORBIDDEN"
   | "INTERNAL"
@@ -17,13 +16,13 @@ type ProtocolErrorCode =
   | "REPLACED"
   | "RUN_ID"
   | "SLOW"
-  | "STORE"
   | "UNSUPPORTED"
   | "VERSION";
 
 /** The codes that occur only over HTTP. */
 type HttpErrorCode =
   | "BUSY"
+  | "FATAL"
   | "INVALID"
   | "LOCK_LOST"
   | "MEDIA_TYPE"
@@ -33,6 +32,7 @@ type HttpErrorCode =
   | "NOT_READY"
   | "PAUSED"
   | "RECLAIMING"
+  | "STORE"
   | "TIMEOUT";
 
 export type ErrorCode = ProtocolErrorCode | HttpErrorCode;

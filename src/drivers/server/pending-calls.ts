@@ -4,7 +4,7 @@ import { StoreRefusedError } from "../../errors.ts";
 import { SlotMap } from "../../util/slot-map.ts";
 
 /** Error codes of calls for which a retry is useless. */
-const FATAL_CODES: ReadonlySet<string> = new Set(["FATAL", "FLOOR", "FORBIDDEN", "LIMIT", "UNSUPPORTED"]);
+const FATAL_CODES: ReadonlySet<string> = new Set(["FLOOR", "FORBIDDEN", "LIMIT", "UNSUPPORTED"]);
 
 interface PendingCall {
   readonly decode: (result: unknown) => unknown;

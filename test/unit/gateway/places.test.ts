@@ -292,6 +292,22 @@ test("a request whose place is granted to another one while the store is asked g
   expect((await second).state).toBe("held");
 });
 
+test("a lock that is granted between two requests waits for one that is about to come", async () => {
+  const slow = gate();
+  const fixture = new Fixture(slow.overrides);
+  const holder = await fixture.holdByOther("k");
+  const claim = makeClaim("k");
+  await fixture.wait(claim);
+  await fixture.clock.advance(3_000);
+  slow.close();
+  const next = fixture.attend(claim, 20_000);
+  await flushEventLoop();
+  await fixture.release(holder);
+  await fixture.clock.advance(4_000);
+  slow.open();
+  expect(await next).toMatchObject({ state: "held", claim: { id: claim.id } });
+});
+
 test("two requests for a place of before a restart share one, so that neither withdraws the claim of the other", async () => {
   const fixture = new Fixture(() => ({}), true);
   const holder = await fixture.holdByOther("k");
