@@ -32,7 +32,7 @@ export const GATEWAY_MUTANTS: readonly Mutant[] = [
     file: "src/gateway/places.ts",
     find: "place === undefined || place.principal.name === principal.name ? place : null",
     replace: "place",
-    tests: GATEWAYS,
+    tests: "test/integration/http/permissions.test.ts test/integration/http/authorization.test.ts",
   },
   {
     name: "a place kept although its account may no longer acquire the keys",
@@ -74,7 +74,7 @@ export const GATEWAY_MUTANTS: readonly Mutant[] = [
     file: "src/gateway/references.ts",
     find: "    if (driver.detach !== undefined) {\n",
     replace: "    if (driver.detach !== undefined && claims.length > 1_000) {\n",
-    tests: "test/integration/http/",
+    tests: "test/integration/http/pending-claims.test.ts",
   },
   {
     name: "a recovery that waits for the gateway of the server before",
