@@ -167,9 +167,7 @@ test.concurrent.for([
     const scripts = writeExclusionScripts(harness.folder);
     const before = await harness.serve();
     const url = ["--url", before.url];
-    // the watchdog kills 9 % of the lease before its end: of 2 s, 180 ms are too few on a busy machine
-    const lease = ["--ttl", "5s"];
-    const run = harness.start(["run", "k", ...url, ...lease, "--", ...scripts.untilGate("k", manner)]);
+    const run = harness.start(["run", "k", ...url, "--ttl", "5s", "--", ...scripts.untilGate("k", manner)]);
     const command = requireProcess(await scripts.waitForWorker("k"));
     run.process.kill("SIGSTOP");
     const otherRun = harness.start(["run", "k", ...url, "--", ...scripts.untilGate("k", "obedient")]);

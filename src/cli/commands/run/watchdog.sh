@@ -91,17 +91,17 @@ finish() {
 }
 
 terminate() { # seconds until KILL
+  # start the clock before the searches for processes: on a busy machine they are slow, and KILL must not be late
+  # shellcheck disable=SC2217 # otherwise it would have the pipe from the wrapper
+  sleep "$1" </dev/null 3>&- 4>&- &
+  clock=$!
   if [ -z "$pid" ]; then
     # the wrapper died while it started the command, which may not have executed its program yet
     sleep 0.3
     pid=$(grep -lsFa "HOLDFAST_TOKEN=$token" /proc/[0-9]*/environ | sed 's|[^0-9]||g' | tr '\n' ' ')
     mode=tree
-    if [ -z "$pid" ] || [ -z "$token" ]; then finish; fi
+    if [ -z "$pid" ] || [ -z "$token" ]; then kill -s KILL "$clock" 2>/dev/null; finish; fi
   fi
-  # start the clock before the search for processes: on a busy machine the search is slow, and KILL must not be late
-  # shellcheck disable=SC2217 # otherwise it would have the pipe from the wrapper
-  sleep "$1" </dev/null 3>&- 4>&- &
-  clock=$!
   processes=$(list_processes $pid)
   [ "$1" = 0.000 ] || send_signal TERM $processes
   while is_any_alive $processes && kill -s 0 "$clock" 2>/dev/null; do sleep 0.05; done

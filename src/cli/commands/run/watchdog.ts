@@ -129,6 +129,8 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog 
     watch(pid) {
       watchedPid = pid;
       shell.send(`command ${pid}`);
+      // the timer that runs was started without the process id, and would have to search for the command
+      if (leaseEndsAt !== null) shell.send(`lease ${formatSeconds(leaseEndsAt - performance.now())}`);
     },
     setDeadline(ms) {
       leaseEndsAt = performance.now() + ms;
