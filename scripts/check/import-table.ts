@@ -175,6 +175,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
         "logger.ts",
         "request-error.ts",
         "config/port-config.ts",
+        "config/reload.ts",
         "events/",
         "net/",
         "service.ts",

@@ -1,16 +1,15 @@
 /** A gateway: locks of any store over HTTP. Run by `holdfast gateway`. */
 
-import { loadAccounts } from "../auth/accounts-file.ts";
 import { RejectionLog } from "../auth/failure-limiter.ts";
 import { Client } from "../client/client.ts";
 import { parseClientOptions } from "../client/options.ts";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
+import { reloadFiles } from "../server/config/reload.ts";
 import { EventLog } from "../server/events/event-log.ts";
 import type { ConnectionCounts } from "../server/events/metrics.ts";
 import { Metrics } from "../server/events/metrics.ts";
 import type { Logger } from "../server/logger.ts";
 import type { HttpListener } from "../server/net/listener.ts";
-import { loadTlsConfig } from "../server/net/tls-config.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import { randomId } from "../util/ids.ts";
@@ -47,6 +46,7 @@ export async function openGateway(options: GatewayOptions, config: GatewayConfig
   const { driver, clock = systemClock, log } = options;
   const client = new Client(driver, parseClientOptions({ clock, label: "http" }), Math.random);
   await client.open();
+  if (config.tls !== null) log(config.tls.summary);
   const parts = createParts(client, config, clock, log);
   let listener: HttpListener;
   try {
@@ -58,7 +58,7 @@ export async function openGateway(options: GatewayOptions, config: GatewayConfig
   return {
     address: listener.address,
     runId: parts.service.runId,
-    reload: () => reload(options, config, listener, log),
+    reload: () => reloadFiles(options, { access: config.access, listener, log }),
     async close() {
       const { service, eventLog } = parts;
       parts.startDraining();
@@ -142,33 +142,4 @@ function createParts(
       isDraining = true;
     },
   };
-}
-
-/** Files that cannot be used leave the previous ones in force. @throws Error naming everything that was not reloaded */
-function reload({ tls, access }: GatewayOptions, config: GatewayConfig, listener: HttpListener, log: Logger): void {
-  const failures: string[] = [];
-  const tryReload = (subject: string, work: () => string): void => {
-    try {
-      log(`reloaded: ${work()}`);
-    } catch (error) {
-      failures.push(`${subject}: ${(error as Error).message}`);
-      log(`NOT reloaded; the previous ${subject} remain in use`, error, { level: "error" });
-    }
-  };
-  if (tls !== undefined) {
-    tryReload("certificates", () => {
-      const tlsConfig = loadTlsConfig(tls);
-      if (tlsConfig.invalidReason !== null) throw new Error(tlsConfig.invalidReason);
-      listener.replaceCertificate(tlsConfig);
-      return tlsConfig.summary;
-    });
-  }
-  if (access !== undefined && "file" in access) {
-    tryReload("credentials", () => {
-      const accounts = loadAccounts(access.file);
-      config.access.replace(accounts);
-      return `credentials of ${accounts.length} accounts`;
-    });
-  }
-  if (failures.length > 0) throw new Error(`not reloaded: ${failures.join("; ")}`);
 }

@@ -16,8 +16,8 @@
  *   any but granted -> ended onEffect(), withdraw(), or a store that fails before it has queued the claim
  *
  * The engine (client/engine.ts) renews the claim in the queue and tells of its grant. Invariant: a claim that is granted
- * while no request waits is kept for the next request for UNATTENDED_HOLD_MS, and then released: nobody is told of a
- * lock twice, and a client that has gone delays others for no longer than that. If the store cannot let grants pass over
+ * while no request waits is kept for the next request for UNATTENDED_HOLD_MS, and then released: a grant is
+ * answered to at most one request, and a client that has gone delays others for no longer than that. If the store cannot let grants pass over
  * the claim, the place then goes on with another claim, at the end of the queue.
  */
 

@@ -39,8 +39,6 @@ export interface ServerInfo {
   readonly recoveryRemainingMs: number;
   /** Why it grants nothing new; "" if it does. */
   readonly reason: string;
-  /** Its backend: "table", or the name of a driver. */
-  readonly store: string;
   /** The caller's account; "" if the server has no accounts. */
   readonly account: string;
   /** What the caller may do with the requested key. */
@@ -122,7 +120,7 @@ export function decodeInfo(raw: unknown): ServerInfo {
   const isWellFormed =
     typeof info === "object" &&
     info !== null &&
-    [info.version, info.runId, info.reason, info.store, info.account].every((text) => typeof text === "string") &&
+    [info.version, info.runId, info.reason, info.account].every((text) => typeof text === "string") &&
     [info.protocol, info.upMs, info.wallMs, info.recoveryRemainingMs].every(isCount) &&
     Array.isArray(info.rights) &&
     (info.load === undefined || (typeof info.load === "object" && Object.values(info.load).every(isCount)));

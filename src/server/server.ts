@@ -1,6 +1,5 @@
 /** The lock server, embedded in a program or run by `holdfast serve`. */
 
-import { loadAccounts } from "../auth/accounts-file.ts";
 import { acquireFileLock } from "../os/file-lock.ts";
 import { probeProcess } from "../os/process-info.ts";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
@@ -13,11 +12,11 @@ import type { ServerConfig } from "./config/config.ts";
 import { resolveConfig } from "./config/config.ts";
 import type { ServeOptions, Server } from "./config/options.ts";
 import type { ConfigProblem } from "./config/port-config.ts";
+import { reloadFiles } from "./config/reload.ts";
 import { createInProcessConnector } from "./in-process.ts";
 import type { Logger } from "./logger.ts";
 import type { OpenHttp } from "./net/listeners.ts";
 import { Listeners } from "./net/listeners.ts";
-import { loadTlsConfig } from "./net/tls-config.ts";
 import { monitorOwnership } from "./ownership-monitor.ts";
 import { NO_COMMAND_RUNS } from "./runs/command-run.ts";
 import { openCommandRuns, resolveRunDirectory } from "./runs/run-file-reader.ts";
@@ -78,7 +77,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
     },
     ready: () => status.readiness(),
     stats: () => ({ sessions: sessions.clients().length, claims: backend.claimCount }),
-    reload: async () => reloadFiles(options, config, listeners, log),
+    reload: async () => reloadFiles(options, { access: config.access, listener: listeners, log }),
     ownershipLost,
     close,
     [Symbol.asyncDispose]: close,
@@ -149,39 +148,6 @@ async function shutDown({ service, status, eventLog, closeBackend }: ServerParts
     await listeners.close();
     eventLog.close();
   }
-}
-
-/**
- * Reloads credentials and certificates. Files that cannot be used leave the previous ones in force.
- * @throws Error naming everything that was not reloaded
- */
-function reloadFiles({ tls, access }: ServeOptions, config: ServerConfig, listeners: Listeners, log: Logger): void {
-  const failures: string[] = [];
-  const tryReload = (subject: string, work: () => string): void => {
-    try {
-      log(`reloaded: ${work()}`);
-    } catch (error) {
-      failures.push(`${subject}: ${(error as Error).message}`);
-      log(`NOT reloaded; the previous ${subject} remain in use`, error, { level: "error" });
-    }
-  };
-  if (tls !== undefined) {
-    tryReload("certificates", () => {
-      const tlsConfig = loadTlsConfig(tls);
-      if (tlsConfig.invalidReason !== null) throw new Error(tlsConfig.invalidReason);
-      listeners.replaceCertificate(tlsConfig);
-      for (const warning of tlsConfig.warnings) log(warning, undefined, { level: "warn" });
-      return tlsConfig.summary;
-    });
-  }
-  if (access !== undefined && "file" in access) {
-    tryReload("credentials", () => {
-      const accounts = loadAccounts(access.file);
-      config.access.replace(accounts);
-      return `credentials of ${accounts.length} accounts`;
-    });
-  }
-  if (failures.length > 0) throw new Error(`not reloaded: ${failures.join("; ")}`);
 }
 
 /**

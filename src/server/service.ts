@@ -140,7 +140,7 @@ export class LockService implements ConnectionService {
 
   beginBatch(connection: Connection): void {
     this.#lastActive = connection;
-    this.backend.beginBatch?.();
+    this.backend.beginBatch();
   }
 
   requestFlush(connection: Connection): void {
@@ -178,7 +178,7 @@ export class LockService implements ConnectionService {
     this.scheduler.stop();
     this.#accessListener[Symbol.dispose]();
     for (const connection of this.#connections) {
-      // no client has been told of the locks that a part of the server still has, and none will be
+      // locks that the gateway has not detached: no response has named them, and none will
       if (connection.isInProcess && connection.session !== null) this.backend.endClaims(connection.session, "held");
       connection.drain();
     }
@@ -189,7 +189,7 @@ export class LockService implements ConnectionService {
   openSession(hello: ClientHello, connection: Connection): Session {
     const { session, replaced } = this.#authenticate(hello, connection);
     this.#markHandshakeDone(connection);
-    if (this.#hasSeenLaterState(hello.seen)) this.backend.reportOutdatedState?.();
+    if (this.#hasSeenLaterState(hello.seen)) this.backend.reportOutdatedState();
     replaced?.fail(new ProtocolError("REPLACED", "a newer connection of this session has replaced this one"));
     return session;
   }
@@ -224,7 +224,7 @@ export class LockService implements ConnectionService {
   }
 
   encodeHello(isLocal: boolean): string {
-    const identity = this.backend.identity ?? null;
+    const { identity } = this.backend;
     const { lineBytes, ttlMs } = this.limits;
     return encodeServerHello({
       protocol: PROTOCOL_VERSION,
@@ -256,7 +256,7 @@ export class LockService implements ConnectionService {
    * emptied or restored from an older copy.
    */
   #hasSeenLaterState(lastSeen: LastSeenState | null | undefined): boolean {
-    const state = this.backend.identity ?? null;
+    const state = this.backend.identity;
     if (state === null || !lastSeen || lastSeen.runId === this.runId) return false;
     return lastSeen.id !== state.id || lastSeen.generation >= state.generation;
   }
@@ -274,7 +274,7 @@ export class LockService implements ConnectionService {
     for (const connection of [...this.#connections]) {
       if (connection.session === null || connection.session.principal.isValid) continue;
       const error = new ProtocolError("AUTH", AUTH_FAILED);
-      // no client has been told of the claims that a part of the server still has
+      // claims that the gateway has not detached: no response has named them
       if (!connection.isInProcess) connection.disconnect(error);
       else connection.fail(error);
     }

@@ -57,7 +57,6 @@ export class StatusReader {
       wallMs: Math.round(clock.wall()),
       recoveryRemainingMs: Math.ceil(backend.recoveryRemainingMs()),
       reason: readiness.ok ? "" : readiness.reason,
-      store: "table",
       load: {
         connections: connections.open,
         sessions: sessions.clients().length,

@@ -912,6 +912,13 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/integration/cli/stopped-wrapper.test.ts",
   },
   {
+    name: "a watchdog whose timer does not know the command that was started after it",
+    file: "src/cli/commands/run/watchdog.ts",
+    find: "if (leaseEndsAt !== null) shell.send(",
+    replace: "if (leaseEndsAt === 0) shell.send(",
+    tests: "test/integration/cli/stopped-wrapper.test.ts",
+  },
+  {
     name: "a watchdog that replaces another and is not told when the lease ends",
     file: "src/cli/commands/run/watchdog.ts",
     find: "if (leaseEndsAt !== null) next.send(",

@@ -62,7 +62,7 @@ export interface ClientCalls {
   ): MaybePromise<readonly (Answer | undefined)[]>;
 }
 
-/** Keeps the claims of a server's sessions: local/local-backend.ts, or one that a test passes. */
+/** Keeps the claims of a server's sessions: local/local-backend.ts. */
 export interface Backend extends BackendControl, ClientCalls {}
 
 /** What the server itself does with its backend; no authorization is needed. */
@@ -77,10 +77,10 @@ export interface BackendControl {
   unhealthyReason(): string | null;
   /** Milliseconds until new locks are granted again; 0 when not recovering. */
   recoveryRemainingMs(): number;
-  /** Identifies the saved state; null or missing if nothing is saved. */
-  readonly identity?: StateEpoch | null;
+  /** Identifies the saved state; null if nothing is saved. */
+  readonly identity: StateEpoch | null;
   /** A client has seen a later state than ours: there may be holders that this server does not know. */
-  reportOutdatedState?(): void;
+  reportOutdatedState(): void;
   /** The claim with that id; undefined if there is none, or it has ended. */
   findClaim(id: ClaimId): OwnedClaim | undefined;
   /** The arrival of a waiting claim; 0 if unknown. */
@@ -104,8 +104,8 @@ export interface BackendControl {
   nextDueAt(): number;
   /** Performs everything that is due at `now`. */
   advance(now: number): void;
-  /** Combines the calls until endBatch() into one batch. Default: no-op. */
-  beginBatch?(): void;
+  /** Combines the calls until endBatch() into one batch. */
+  beginBatch(): void;
   /** After a batch of calls: delivers the resulting notifications. */
   endBatch(): void;
 }

@@ -67,8 +67,8 @@ test("--now takes a lock at once and says that its holder may still be working",
 test("doctor reports a healthy server as healthy, and gives advice for one that is not running", async () => {
   const { code, out } = await sandbox.run(["doctor", "--json"]);
   expect(code).toBe(0);
-  expect(JSON.parse(out)).toMatchObject({ ok: true, server: { store: "table" }, cyclesMs: { length: 20 } });
-  const missing = await sandbox.run(["doctor", "--url", "holdfast+unix:/tmp/hf-nobody/listens"]);
+  expect(JSON.parse(out)).toMatchObject({ ok: true, server: { reason: "" }, cyclesMs: { length: 20 } });
+  const missing = await sandbox.run(["doctor", "--url", "holdfast+unix:/tmp/hf-absent/listens"]);
   expect(missing).toMatchObject({ code: 69, out: expect.stringContaining("holdfast serve") });
   const memory = await sandbox.run(["doctor", "--url", "memory:"]);
   expect(memory).toMatchObject({ code: 0, out: expect.stringContaining("is not a Holdfast server") });

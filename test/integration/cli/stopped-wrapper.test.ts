@@ -87,6 +87,16 @@ test("a watchdog that has ended a child of a stopped wrapper then notes in the f
   await watchdog.dismiss();
 });
 
+test("a wrapper that is stopped right after the start of its command: the timer, which is older than the command, ends it", async () => {
+  // the environment of the child has no token, by which the watchdog could find it
+  const child = startStubbornChild();
+  const watchdog = await startTestWatchdog("4713");
+  watchdog.setDeadline(100);
+  watchdog.watch(child.pid);
+  expect(await until(() => child.signalCode, { within: 10_000, what: "the end of the command" })).toBe("SIGKILL");
+  await watchdog.dismiss();
+});
+
 /** The shell of a watchdog, which leads its group, and the timer below it. */
 async function waitForShellAndTimer(
   timeoutMs = 15_000,

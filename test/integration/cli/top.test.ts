@@ -320,7 +320,7 @@ describe.skipIf(tmuxUnavailableReason() !== null)("on a screen", () => {
     await terminal.type('echo "ended: $?"');
     await terminal.press("Enter");
     await terminal.shows(/^ended: 130$/m);
-    const settingsFile = await startTop(terminal, "--url holdfast+unix:/tmp/hf-nobody/listens");
+    const settingsFile = await startTop(terminal, "--url holdfast+unix:/tmp/hf-absent/listens");
     await terminal.shows(/^holdfast: \S+ does not exist: no server listens\n? there\ncode=69/m);
     expect(readFileSync(settingsFile, "utf8")).not.toBe("");
   });
@@ -355,7 +355,7 @@ test("without a screen it prints one table, and with --once --json one object", 
 test.each([
   [["--json"], 64, "--json needs --once"],
   [["--interval", "10ms"], 64, "--interval must be from 100ms"],
-  [["--url", "holdfast+unix:/tmp/hf-nobody/listens"], 69, "no server listens there"],
+  [["--url", "holdfast+unix:/tmp/hf-absent/listens"], 69, "no server listens there"],
 ])("top %j exits with %i", async (args, code, message) => {
   expect(await sandbox.run(["top", ...args])).toMatchObject({ code, out: "", err: expect.stringContaining(message) });
 });

@@ -148,7 +148,6 @@ test("a server reports its version and its load", async () => {
     runId: it.runId,
     recoveryRemainingMs: 0,
     reason: "",
-    store: "table",
     account: "",
     rights: ["acquire", "inspect", "revoke", "admin"],
     load: { connections: 2, sessions: 2, held: 1, waiting: 1 },

@@ -213,7 +213,7 @@ test("a client whose account may no longer acquire a key leaves its queue at the
   waits.push(toError((await connectAs(root)).rw("b/rw").read.acquire()));
   await until(() => it.stats().claims === 6, { within: 5_000, what: "the wait of the reader" });
   access.replace([{ ...root.account, rules: ana.account.rules }, ben.account]);
-  // at once, whatever their client does when it is told
+  // at once, whatever their client does when it receives the frame "lost"
   expect(it.stats().claims).toBe(3);
   for (const error of await Promise.all(waits)) {
     expect(error).toBeInstanceOf(StoreRefusedError);
@@ -221,7 +221,7 @@ test("a client whose account may no longer acquire a key leaves its queue at the
   }
   await until(() => held.signal.aborted, { within: 5_000, what: "the loss of the held lock" });
   expect(held.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "revoked" });
-  // its lease has not ended, so nobody else gets it before it is released
+  // its lease has not ended, so no other session acquires the lock before it is released
   expect(await other.tryAcquire("b/held")).toBeNull();
   await held.release();
   await (await other.acquire("b/held", { wait: 5_000 })).release();

@@ -13,39 +13,14 @@ import {
   truncateMiddle,
 } from "../../../src/cli/terminal-table.ts";
 import type { ServerEvent } from "../../../src/protocol/admin-frames.ts";
-import type { ClaimView } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { makeHolder, makeWaiter } from "./claim-views.ts";
 
 const PIPE = { columns: null, hasColors: false };
 const NOON = new Date(2026, 10, 21, 12, 0, 0).getTime();
 
 function makeTerminal(columns: number, hasColors = false): { readonly columns: number; readonly hasColors: boolean } {
   return { columns, hasColors };
-}
-
-/** A holder of these keys for 90 s, with 20 s of its lease left; tests override single fields. */
-function makeView(keys: string, change: Partial<ClaimView> = {}): ClaimView {
-  const lockSpecs = keys.split(" ").map((key) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS }));
-  return {
-    locks: lockSpecs as unknown as ClaimView["locks"],
-    ttlMs: 30_000,
-    tokenCount: 1,
-    floor: 0n,
-    wait: true,
-    label: "ana@web-1 pid 4121 (node)",
-    tag: "lrrx2sgngs",
-    answer: { state: "held", token: 1_800_000_000_000_000n, tokenCount: 1, remainingMs: 20_000 },
-    ageMs: 100_000,
-    heldMs: 90_000,
-    ...change,
-  };
-}
-
-function makeWaitingView(keys: string, change: Partial<ClaimView> = {}): ClaimView {
-  const { heldMs: _, ...rest } = makeView(keys, {
-    answer: { state: "waiting", remainingMs: 25_000, recheckMs: 1_000 },
-  });
-  return { ...rest, ageMs: 5_000, label: "bob@web-2 pid 7 (sh)", ...change };
 }
 
 function makeEvent(kind: string, change: Partial<ServerEvent> = {}): ServerEvent {
@@ -90,11 +65,11 @@ describe("the terminal", () => {
 
 describe("ls", () => {
   const views = [
-    makeView("invoice:1"),
-    makeWaitingView("invoice:1", { ttlMs: "session" }),
-    makeWaitingView("invoice:1 other"),
-    makeView("other", { locks: [{ key: "other", permits: 1, limit: ALL_PERMITS }] }),
-    makeWaitingView("other", { locks: [{ key: "other", permits: 2, limit: 4 }] }),
+    makeHolder("invoice:1"),
+    makeWaiter("invoice:1", { ttlMs: "session" }),
+    makeWaiter("invoice:1 other"),
+    makeHolder("other", { locks: [{ key: "other", permits: 1, limit: ALL_PERMITS }] }),
+    makeWaiter("other", { locks: [{ key: "other", permits: 2, limit: 4 }] }),
   ];
 
   test("one row for each claim: state, since, remaining lease, number of entries ahead", () => {
@@ -111,8 +86,8 @@ describe("ls", () => {
   });
 
   test("columns keep their place from one refresh to the next", () => {
-    const [now] = formatClaims([makeView("k", { heldMs: 999 })], PIPE);
-    const [later] = formatClaims([makeView("k", { heldMs: 7_000_000, ttlMs: "session" })], PIPE);
+    const [now] = formatClaims([makeHolder("k", { heldMs: 999 })], PIPE);
+    const [later] = formatClaims([makeHolder("k", { heldMs: 7_000_000, ttlMs: "session" })], PIPE);
     expect(later).toBe(now);
   });
 
@@ -120,10 +95,10 @@ describe("ls", () => {
     "in %i columns no line is longer, whatever the keys and labels are",
     (columns) => {
       const rows = [
-        makeView("k".repeat(512), { label: "l".repeat(256) }),
-        makeView("漢字".repeat(100)),
+        makeHolder("k".repeat(512), { label: "l".repeat(256) }),
+        makeHolder("漢字".repeat(100)),
         ...views,
-        ...Array.from({ length: 500 }, (_, index) => makeWaitingView(`many/${index}`)),
+        ...Array.from({ length: 500 }, (_, index) => makeWaiter(`many/${index}`)),
       ];
       const lines = formatClaims(rows, makeTerminal(columns));
       expect(lines).toHaveLength(rows.length + 1);
@@ -139,7 +114,7 @@ describe("ls", () => {
       const hosts = ["web-1", "ip-10-0-12-34.eu-central-1.compute.internal", "漢字".repeat(40)];
       const rows = hosts.flatMap((host) =>
         ["sh", "(".repeat(200)].map((program) =>
-          makeView("a-rather-long-name-of-a-key/".repeat(9), { label: `root@${host} pid 4194304 (${program})` }),
+          makeHolder("a-rather-long-name-of-a-key/".repeat(9), { label: `root@${host} pid 4194304 (${program})` }),
         ),
       );
       for (const line of formatClaims(rows, makeTerminal(columns)).slice(1)) expect(line).toContain(" pid 4194304");
@@ -158,7 +133,7 @@ describe("ls", () => {
   );
 
   test("text from other clients cannot move the cursor, begin a line or change the direction", () => {
-    const text = formatClaims([makeView("k", { label: "a\u001b[2Jb\r\nc\u202ed" })], PIPE).join("\n");
+    const text = formatClaims([makeHolder("k", { label: "a\u001b[2Jb\r\nc\u202ed" })], PIPE).join("\n");
     expect(text).toContain("a\\u{1b}[2Jb\\u{d}\\u{a}c\\u{202e}d");
     expect(escapeControl(text.replaceAll("\n", ""))).toBe(text.replaceAll("\n", ""));
   });
@@ -167,8 +142,8 @@ describe("ls", () => {
 describe("show", () => {
   test("the holder, since when, its remaining lease, the queue, and the last events", () => {
     const queue = [
-      makeView("k", { answer: { state: "held", token: 7n, tokenCount: 64, remainingMs: 20_000 } }),
-      makeWaitingView("a k"),
+      makeHolder("k", { answer: { state: "held", token: 7n, tokenCount: 64, remainingMs: 20_000 } }),
+      makeWaiter("a k"),
     ];
     const other = { tag: "zzzzzzzzzz", operator: "ops", reason: "stuck\u0007" };
     const events = [makeEvent("waiting"), makeEvent("granted"), makeEvent("revoked", other)];
@@ -193,7 +168,7 @@ describe("show", () => {
     ["maxHoldExceeded", "maxHold"],
   ])("a holder that was %s and has not released yet is not shown as a holder", (kind, loss) => {
     const events = [makeEvent(kind), ...Array.from({ length: 20 }, () => makeEvent("waiting", { tag: "zzzzzzzzzz" }))];
-    const lines = formatReport({ key: "k", queue: [makeView("k"), makeWaitingView("k")], events, maxEvents: 0 }, PIPE);
+    const lines = formatReport({ key: "k", queue: [makeHolder("k"), makeWaiter("k")], events, maxEvents: 0 }, PIPE);
     expect(lines[1]).toBe(`held by ana@web-1 pid 4121 (node) for 90 s (${loss}, but not released yet), 1 waiter`);
     expect(lines[4]).toMatch(new RegExp(`^ {3}1 {2}${loss} +90 s`));
     expect(lines[5]).toMatch(/^ {3}2 {2}waiting /);
@@ -208,17 +183,17 @@ describe("show", () => {
       "events: none recorded",
     ]);
     const sharedReport = formatReport(
-      { key: "k", queue: [makeView("k"), makeView("k")], events: "memory: keeps no events" },
+      { key: "k", queue: [makeHolder("k"), makeHolder("k")], events: "memory: keeps no events" },
       PIPE,
     );
     expect(sharedReport[1]).toBe("held by 2 holders, no waiters");
     expect(sharedReport.at(-1)).toBe("events: memory: keeps no events");
-    expect(formatReport({ key: "k", queue: [makeWaitingView("k")], events: [] }, PIPE)[1]).toBe("not held, 1 waiter");
+    expect(formatReport({ key: "k", queue: [makeWaiter("k")], events: [] }, PIPE)[1]).toBe("not held, 1 waiter");
   });
 
   test.each([80, 200])("in %i columns no line is longer", (columns) => {
     const long = { label: "l".repeat(256) };
-    const queue = [makeView("k".repeat(512), long), makeWaitingView("k".repeat(512), long)];
+    const queue = [makeHolder("k".repeat(512), long), makeWaiter("k".repeat(512), long)];
     const events = [makeEvent("reclaimed", { ...long, at: NOON - 90_000_000 })];
     const lines = formatReport({ key: "k".repeat(512), queue, events }, makeTerminal(columns)).filter(
       (text) => !text.startsWith("held by"),

@@ -120,10 +120,9 @@ function reportUnknownServer({ isServer, info, name }: Measurements): Check {
   };
 }
 
-function checkVersions({ version, protocol, store }: ServerInfo): Check {
+function checkVersions({ version, protocol }: ServerInfo): Check {
   const isSame = version === PACKAGE_VERSION;
-  const storeText = store === "table" ? "" : `, in front of ${escapeControl(store)}`;
-  const message = `server ${escapeControl(version)}, this program ${PACKAGE_VERSION}, protocol ${protocol}${storeText}`;
+  const message = `server ${escapeControl(version)}, this program ${PACKAGE_VERSION}, protocol ${protocol}`;
   if (isSame) return { status: "ok", name: "versions", message };
   return {
     status: "ok",

@@ -2,10 +2,8 @@
 
 import type { Option } from "commander";
 import type { GatewayOptions } from "../../../gateway/gateway-config.ts";
-import type { LogFormat, LogThreshold } from "../serve/log.ts";
-import { LOG_FORMATS, LOG_THRESHOLDS } from "../serve/log.ts";
-import type { Settings } from "../serve/settings.ts";
-import { createServeOptions, parseChoice, parseLimits, setting, toTlsFiles } from "../serve/settings.ts";
+import type { LogSettings, Settings } from "../serve/settings.ts";
+import { createServeOptions, setting, toLogSettings, toPortOptions } from "../serve/settings.ts";
 
 const DEFAULT_ADDRESS = "127.0.0.1:7421";
 
@@ -28,33 +26,22 @@ export function createGatewayOptions(): Option[] {
   ];
 }
 
-export interface GatewaySettings {
+export interface GatewaySettings extends LogSettings {
   /** undefined: the user's own lock server. */
   readonly url: string | undefined;
   readonly options: Omit<GatewayOptions, "driver" | "log">;
-  readonly logFormat: LogFormat;
-  readonly logLevel: LogThreshold;
 }
 
 /** Converts the settings to the options of a gateway. Opens nothing. */
 export function toGatewaySettings(settings: Settings): GatewaySettings {
-  const credentials = settings.text("credentials");
-  const httpNames = settings.list("http-name");
-  const limit = settings.list("limit");
   const referenceKeyFile = settings.text("reference-key");
-  const tls = toTlsFiles(settings);
   return {
     url: settings.text("url"),
     options: {
+      ...toPortOptions(settings),
       http: settings.text("http") ?? DEFAULT_ADDRESS,
-      ...(credentials !== undefined && { access: { file: credentials } }),
-      ...(tls !== undefined && { tls }),
-      ...(httpNames !== undefined && { httpNames }),
-      ...(limit !== undefined && { limits: parseLimits(limit, settings) }),
       ...(referenceKeyFile !== undefined && { referenceKeyFile }),
-      insecure: settings.has("insecure"),
     },
-    logFormat: parseChoice(settings, "log-format", "human", LOG_FORMATS),
-    logLevel: settings.has("quiet") ? "none" : parseChoice(settings, "log-level", "info", LOG_THRESHOLDS),
+    ...toLogSettings(settings),
   };
 }

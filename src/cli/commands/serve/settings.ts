@@ -222,40 +222,59 @@ function describeExpected(option: Option): string {
 }
 
 /** Everything that `holdfast serve` needs. */
-export interface ServeSettings {
+export interface ServeSettings extends LogSettings {
   readonly serve: Omit<ServeOptions, "log" | "state"> & { readonly state?: string };
   /**
    * Which of the user's own defaults apply: the socket without --listen, the state directory without --state.
    */
   readonly defaults: { readonly socket: boolean; readonly state: boolean };
   readonly idleMs: number | undefined;
-  readonly logFormat: LogFormat;
-  readonly logLevel: LogThreshold;
 }
 
 /** Converts the settings to the options of serve(). Checks what serve() itself cannot. Opens nothing. */
 export function toServeSettings(settings: Settings): ServeSettings {
   const listen = settings.list("listen");
   const state = settings.text("state");
-  const credentials = settings.text("credentials");
   const http = settings.text("http");
+  return {
+    serve: {
+      ...toPortOptions(settings),
+      listen: listen ?? [],
+      ...(state !== undefined && { state }),
+      ...(settings.has("first-start") && { firstStart: true }),
+      ...(http !== undefined && { http }),
+    },
+    defaults: { socket: listen === undefined, state: state === undefined },
+    idleMs: parseIdle(settings),
+    ...toLogSettings(settings),
+  };
+}
+
+/** The options that a server and a gateway have in common. */
+export function toPortOptions(
+  settings: Settings,
+): Pick<ServeOptions, "access" | "tls" | "httpNames" | "limits" | "insecure"> {
+  const credentials = settings.text("credentials");
   const httpNames = settings.list("http-name");
   const limit = settings.list("limit");
   const tls = toTlsFiles(settings);
   return {
-    serve: {
-      listen: listen ?? [],
-      ...(state !== undefined && { state }),
-      ...(settings.has("first-start") && { firstStart: true }),
-      ...(credentials !== undefined && { access: { file: credentials } }),
-      ...(tls !== undefined && { tls }),
-      ...(http !== undefined && { http }),
-      ...(httpNames !== undefined && { httpNames }),
-      ...(limit !== undefined && { limits: parseLimits(limit, settings) }),
-      insecure: settings.has("insecure"),
-    },
-    defaults: { socket: listen === undefined, state: state === undefined },
-    idleMs: parseIdle(settings),
+    ...(credentials !== undefined && { access: { file: credentials } }),
+    ...(tls !== undefined && { tls }),
+    ...(httpNames !== undefined && { httpNames }),
+    ...(limit !== undefined && { limits: parseLimits(limit, settings) }),
+    insecure: settings.has("insecure"),
+  };
+}
+
+/** How the program logs. */
+export interface LogSettings {
+  readonly logFormat: LogFormat;
+  readonly logLevel: LogThreshold;
+}
+
+export function toLogSettings(settings: Settings): LogSettings {
+  return {
     logFormat: parseChoice(settings, "log-format", "human", LOG_FORMATS),
     logLevel: settings.has("quiet") ? "none" : parseChoice(settings, "log-level", "info", LOG_THRESHOLDS),
   };
@@ -285,7 +304,7 @@ const OPTION_SETTINGS: Readonly<Record<string, readonly string[]>> = {
   "tls.clientCa": ["tls-client-ca"],
 };
 
-export function toTlsFiles(settings: Settings): TlsFiles | undefined {
+function toTlsFiles(settings: Settings): TlsFiles | undefined {
   const [cert, key, clientCa] = ["tls-cert", "tls-key", "tls-client-ca"].map((name) => settings.text(name));
   if (cert === undefined && key === undefined && clientCa === undefined) return undefined;
   // serve() reports which one is missing
@@ -295,7 +314,7 @@ export function toTlsFiles(settings: Settings): TlsFiles | undefined {
 /**
  * Parses "name=value". The last value of a name counts. serve() itself refuses unknown names and values out of range.
  */
-export function parseLimits(limitTexts: readonly string[], settings: Settings): NonNullable<ServeOptions["limits"]> {
+function parseLimits(limitTexts: readonly string[], settings: Settings): NonNullable<ServeOptions["limits"]> {
   const limits: Record<string, number> = {};
   for (const limitText of limitTexts) {
     const [, name, digits] = /^([A-Za-z]+)=(\d{1,15})$/.exec(limitText) ?? [];
@@ -317,7 +336,7 @@ function parseIdle(settings: Settings): number | undefined {
   }
 }
 
-export function parseChoice<T extends string>(settings: Settings, name: string, preset: T, choices: readonly T[]): T {
+function parseChoice<T extends string>(settings: Settings, name: string, preset: T, choices: readonly T[]): T {
   const text = settings.text(name) ?? preset;
   const match = choices.find((choice) => choice === text);
   if (match === undefined)

@@ -9,7 +9,7 @@ import type { Figures, KeyRow, SortOrder } from "./model.ts";
 /** One column: its cells, and how they fit into their place. */
 export interface RowColumn {
   readonly title: string;
-  /** The width, with room for the sign of the sort order; null: the column takes what is left. */
+  /** The width in characters, including the arrow of the sort order; null: the rest of the line. */
   readonly width: number | null;
   readonly side?: "left";
   /** The order that sorts by this column. */

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { KeyRow, SortOrder } from "../../../../../src/cli/commands/top/model.ts";
 import { createSnapshot, filterRows, sortRows } from "../../../../../src/cli/commands/top/model.ts";
 import { ALL_PERMITS } from "../../../../../src/spi/driver.ts";
-import { makeHolder, makeWaiter } from "./views.ts";
+import { makeHolder, makeWaiter } from "../../claim-views.ts";
 
 function makeRow(key: string, change: Partial<KeyRow> = {}): KeyRow {
   const held = { holders: [{ tag: "t", label: "ana" }], heldMs: 0, remainingMs: null };

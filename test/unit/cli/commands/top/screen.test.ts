@@ -10,7 +10,7 @@ import { INITIAL_VIEW } from "../../../../../src/cli/commands/top/view-state.ts"
 import { escapeControl } from "../../../../../src/cli/output.ts";
 import type { ClaimView } from "../../../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../../../src/spi/driver.ts";
-import { makeHolder, makeWaiter } from "./views.ts";
+import { makeHolder, makeWaiter } from "../../claim-views.ts";
 
 const SIZE: Size = { columns: 80, lines: 12 };
 

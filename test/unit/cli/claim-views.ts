@@ -1,7 +1,7 @@
-/** Claims in a list, for the tests of `holdfast top`. */
+/** Claims in a list. */
 
-import type { ClaimView } from "../../../../../src/spi/driver.ts";
-import { ALL_PERMITS } from "../../../../../src/spi/driver.ts";
+import type { ClaimView } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 /** A holder of these keys for 90 s, with 20 s of its lease left; tests override single fields. */
 export function makeHolder(keys: string, change: Partial<ClaimView> = {}): ClaimView {
@@ -14,7 +14,7 @@ export function makeHolder(keys: string, change: Partial<ClaimView> = {}): Claim
     wait: true,
     label: "ana@web-1 pid 4121 (node)",
     tag: "lrrx2sgngs",
-    answer: { state: "held", token: 7n, tokenCount: 1, remainingMs: 20_000.5 },
+    answer: { state: "held", token: 1_800_000_000_000_000n, tokenCount: 1, remainingMs: 20_000.5 },
     ageMs: 100_000,
     heldMs: 90_000.5,
     ...change,
