@@ -179,6 +179,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
         "events/",
         "net/",
         "service.ts",
+        "status.ts",
       ].map((path) => `src/server/${path}`),
       "src/server/connection/connection-limiter.ts",
       "src/server/connection/connection.ts",

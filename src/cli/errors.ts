@@ -54,7 +54,10 @@ export function describeUsageError(message: string, command = "run"): string {
   const sentence = message
     .replace(/^error: /, "")
     .replace(/\s*\(Did you mean (.+)\?\)$/s, "; did you mean $1?")
-    .replace(/^(unknown option '--store').*$/s, "$1; use --url to name the store")
+    .replace(
+      /^(unknown option '--store').*$/s,
+      command === "serve" ? "$1; holdfast gateway serves another store" : "$1; use --url to name the store",
+    )
     .replace(/^option '(?:-\w, )?(.+)' argument missing$/, "$1: the value is missing")
     .replace(
       /^too many arguments for '(.+)'\. Expected (\d+) .* got (\d+)\.$/,

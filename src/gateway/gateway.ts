@@ -10,6 +10,7 @@ import type { ConnectionCounts } from "../server/events/metrics.ts";
 import { Metrics } from "../server/events/metrics.ts";
 import type { Logger } from "../server/logger.ts";
 import type { HttpListener } from "../server/net/listener.ts";
+import type { Readiness } from "../server/status.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import { randomId } from "../util/ids.ts";
@@ -65,9 +66,12 @@ export async function openGateway(options: GatewayOptions, config: GatewayConfig
       listener.drain();
       // the port still answers, so that /ready can report the reason
       await service.places.withdrawAll(CLOSE_TIMEOUT_MS);
-      await service.store.close();
-      await listener.close();
-      eventLog.close();
+      try {
+        await service.store.close();
+      } finally {
+        await listener.close();
+        eventLog.close();
+      }
     },
   };
 }
@@ -116,7 +120,7 @@ function createParts(
     },
     recoveryRemainingMs: () => 0,
   };
-  const checkReadiness = (): { readonly ok: boolean; readonly reason?: string } => {
+  const checkReadiness = (): Readiness => {
     const reason = isDraining ? "the gateway is stopping" : health.unhealthyReason();
     return reason === null ? { ok: true } : { ok: false, reason };
   };

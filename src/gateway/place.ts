@@ -16,8 +16,8 @@
  *   any but granted -> ended onEffect(), withdraw(), or a store that fails before it has queued the claim
  *
  * The engine (client/engine.ts) renews the claim in the queue and tells of its grant. Invariant: a claim that is granted
- * while no request waits is kept for the next request for UNATTENDED_HOLD_MS, and then released: a grant is
- * answered to at most one request, and a client that has gone delays others for no longer than that. If the store cannot let grants pass over
+ * while no request waits is kept for the next request for UNATTENDED_HOLD_MS, and then released: a client that has gone
+ * delays others for no longer than that. Every request for the place is answered with the same grant. If the store cannot let grants pass over
  * the claim, the place then goes on with another claim, at the end of the queue.
  */
 
@@ -26,6 +26,7 @@ import type { ActiveClaim, ClaimListener, ListenerEffect } from "../client/engin
 import type { ClientContext } from "../client/local-queue.ts";
 import type { LostReason } from "../errors.ts";
 import type { EventKind } from "../lock-table/events.ts";
+import { drainingError } from "../server/request-error.ts";
 import type { Claim, Pause } from "../spi/driver.ts";
 import type { Timer } from "../util/clock.ts";
 import { randomId } from "../util/ids.ts";
@@ -169,6 +170,12 @@ export class Place implements ClaimListener {
     this.#keepUnattended();
   }
 
+  /** The program stops: as pause(), but a claim that may have no place in the queue is withdrawn. */
+  drain(): void {
+    if (this.#activeClaim.state.status === "waiting") this.pause();
+    else if (this.#state.kind === "attended") this.#fail(drainingError());
+  }
+
   #keepUnattended(): void {
     this.#state = { kind: "unattended" };
     this.#graceEndsAt = this.#now() + WAIT_GRACE_MS;
@@ -232,10 +239,10 @@ export class Place implements ClaimListener {
 
   #onTimer(): void {
     if (this.#state.kind !== "unattended") this.#pauseIfLate();
+    // a request that is about to come gets the place
+    else if (this.arrivingCount > 0) this.#timer.set(this.#now() + UNATTENDED_HOLD_MS);
     else if (this.#now() >= this.#graceEndsAt) void this.withdraw("expired");
-    // a request that is about to come gets the lock
-    else if (this.arrivingCount === 0) this.#passOn();
-    else this.#timer.set(Math.min(this.#graceEndsAt, this.#now() + UNATTENDED_HOLD_MS));
+    else this.#passOn();
   }
 
   /** No request has come for the granted lock: others get it, and the place goes on at the end of the queue. */
@@ -251,7 +258,11 @@ export class Place implements ClaimListener {
   /** The first call for the claim has ended. An error is reported, rather than waiting until the store is back. */
   #onFirstAnswer(): void {
     const { state, lastError, failure } = this.#activeClaim;
-    if (state.status === "waiting") this.#register.onQueued(this.#current.id);
+    if (state.status === "waiting") {
+      this.#register.onQueued(this.#current.id);
+      // it follows one that was passed on
+      if (this.#state.kind === "unattended") this.#suspend(true);
+    }
     if (state.status === "asking" && lastError !== null) this.#fail(failure);
     else this.#pauseIfLate();
   }
@@ -327,13 +338,15 @@ export class Place implements ClaimListener {
     } else if (this.#activeClaim.leaseEndsAt - sentAt > MIN_LEASE_SHARE * ttlMs) return this.#activeClaim.leaseEndsAt;
     const [answer] = await this.#store.call(this.#context, () => engine.driver.renew([claim]));
     if (answer === undefined) throw this.#store.unknownError();
-    if (answer.state === "held") return sentAt + answer.remainingMs;
+    // one that could not be detached would end with this client's session
+    if (answer.state === "held" && engine.driver.detach === undefined) return sentAt + answer.remainingMs;
     this.#context.engine.release(this.#activeClaim);
     this.#end({ state: "none", reason: (answer.state === "none" && answer.reason) || "unknown" });
     return sentAt;
   }
 
   #fail(error: unknown): void {
+    if (this.isOver) return;
     const attendees = this.#attendees;
     this.#context.engine.release(this.#activeClaim);
     this.#register.onEnd(this.#current.id, "withdrawn");

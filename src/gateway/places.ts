@@ -35,7 +35,9 @@ export class Places {
    * @throws RequestError
    */
   async claim(principal: Principal, claim: Claim, deadline: number, disconnected: AbortSignal): Promise<ClaimOutcome> {
-    return this.#add(await this.#store.open(principal), principal, claim).attend(deadline, disconnected);
+    const context = await this.#store.open(principal);
+    if (!principal.isValid) return unknownOutcome();
+    return this.#add(context, principal, claim).attend(deadline, disconnected);
   }
 
   #add(context: ClientContext, principal: Principal, claim: Claim): Place {
@@ -55,6 +57,8 @@ export class Places {
       existing.arrivingCount++;
       try {
         await existing.check();
+        // the credential or the right was removed meanwhile
+        if (!principal.isValid || !canAcquire(principal, claim)) return unknownOutcome();
         if (!existing.isOver) {
           existing.principal = principal;
           // not awaited: it has arrived
@@ -97,9 +101,9 @@ export class Places {
     return ended?.principal.name === principal.name ? ended.grantedClaim : null;
   }
 
-  /** Answers all waiting requests with "waiting". Their claims stay in the queue, as between two requests. */
+  /** Answers all requests that wait in a queue with "waiting". Their claims stay there, as between two requests. */
   drain(): void {
-    for (const place of [...this.#places.values()]) place.pause();
+    for (const place of [...this.#places.values()]) place.drain();
   }
 
   /** Withdraws all: the gateway ends, and with it what renews their claims. Waits at most so long for the store. */

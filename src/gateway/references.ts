@@ -68,8 +68,11 @@ export class References {
     const held: ClaimOutcome = { state: "held", claim: first.claim, token: first.token, remainingMs: 0 };
     const place = this.#places.find(principal, first.claim.id);
     if (place === null) return unknownOutcome();
-    if (place !== undefined) return (await place.withdraw("released")) ? held : unknownOutcome();
     const context = await this.#store.open(principal);
+    if (place !== undefined) {
+      const isReleased = await this.#store.call(context, () => place.withdraw("released"));
+      return isReleased ? held : unknownOutcome();
+    }
     const { driver } = context.engine;
     const answers = await this.#currentAnswers(context, principal, parts);
     if (isDifferentGrant(answers, parts)) return unknownOutcome();

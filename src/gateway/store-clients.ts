@@ -1,10 +1,12 @@
 /** The clients by which a gateway reaches its store. */
 
 import type { AccessControl, Principal } from "../auth/access-control.ts";
+import { AUTH_FAILED } from "../auth/access-control.ts";
 import type { Client } from "../client/client.ts";
+import { RequestError } from "../server/request-error.ts";
 
 export interface StoreClients {
-  /** The client for requests of this account. */
+  /** The client for requests of this account. @throws RequestError AUTH if the account has been removed */
   clientFor(principal: Principal): Client;
   /** Closes the clients of removed accounts. */
   revalidatePrincipals(): void;
@@ -49,7 +51,10 @@ export class ClientPerAccount implements StoreClients {
   clientFor({ name }: Principal): Client {
     const existing = this.#clients.get(name);
     if (existing !== undefined) return existing;
-    const client = this.#createClient(this.#access.forAccount(name));
+    const account = this.#access.forAccount(name);
+    // a client of a removed account would stay refused after the account has been added again
+    if (!account.isValid) throw new RequestError("AUTH", AUTH_FAILED);
+    const client = this.#createClient(account);
     this.#clients.set(name, client);
     return client;
   }
@@ -58,7 +63,7 @@ export class ClientPerAccount implements StoreClients {
     for (const [name, client] of [...this.#clients]) {
       if (this.#access.forAccount(name).isValid) continue;
       this.#clients.delete(name);
-      void closeClient(client);
+      closeClient(client).catch(() => undefined);
     }
   }
 

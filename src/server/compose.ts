@@ -57,13 +57,13 @@ export interface ServerParts {
     render(http: ConnectionCounts | null): string;
   };
   /**
-   * Saves the state and closes the store. To be called after the clients were informed.
+   * Saves the state and closes its files. To be called after the clients were informed.
    * @throws StateError if the state could not be saved; all resources are released even so
    */
   closeBackend(): Promise<void>;
 }
 
-/** @throws StateError if the state cannot be used; any error of the driver's open() */
+/** @throws StateError if the state cannot be used */
 export async function composeServer(dependencies: ServerDependencies): Promise<ServerParts> {
   const { clock, log, runId, access, limits, remote, sessionMs, probe, runDirectory } = dependencies;
   const { storage, firstStart, commandRuns } = dependencies;

@@ -62,7 +62,7 @@ export class LockService implements ConnectionService {
   /** Records failed authentication attempts, those over HTTP, too. */
   readonly rejectionLog: RejectionLog;
   readonly backend: BackendControl;
-  /** The calls of clients, checked against the rights of each session. HTTP uses them, too. */
+  /** The calls of clients, checked against the rights of each session. */
   readonly calls: ClientCalls;
   readonly #sessions: SessionRegistry;
   readonly #access: AccessControl;

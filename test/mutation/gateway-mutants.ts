@@ -7,6 +7,48 @@ const PLACES = "test/unit/gateway/places.test.ts";
 
 export const GATEWAY_MUTANTS: readonly Mutant[] = [
   {
+    name: "a suspended claim granted after its connection was cut",
+    file: "src/drivers/server/driver.ts",
+    find: "      this.#repeatSuspensions();\n",
+    replace: "",
+    tests: "test/integration/server/connection-breaks.test.ts",
+  },
+  {
+    name: "the claim after one that was passed on granted for no request",
+    file: "src/gateway/place.ts",
+    find: '      if (this.#state.kind === "unattended") this.#suspend(true);\n',
+    replace: "",
+    tests: PLACES,
+  },
+  {
+    name: "a place withdrawn while the store is asked for a request that came in time",
+    file: "src/gateway/place.ts",
+    find: "else if (this.arrivingCount > 0) this.#timer.set(",
+    replace: "else if (this.arrivingCount > 0 && this.#now() < this.#graceEndsAt) this.#timer.set(",
+    tests: PLACES,
+  },
+  {
+    name: "a claim that could not be detached answered as held",
+    file: "src/gateway/place.ts",
+    find: 'if (answer.state === "held" && engine.driver.detach === undefined) return',
+    replace: 'if (answer.state === "held") return',
+    tests: PLACES,
+  },
+  {
+    name: "a place promised to a claim that may have none when the program stops",
+    file: "src/gateway/place.ts",
+    find: 'if (this.#activeClaim.state.status === "waiting") this.pause();',
+    replace: "if (this.#activeClaim.state.status !== undefined) this.pause();",
+    tests: PLACES,
+  },
+  {
+    name: "a lock granted to a credential that was removed meanwhile",
+    file: "src/gateway/places.ts",
+    find: "if (!principal.isValid || !canAcquire(principal, claim)) return",
+    replace: "if (!principal.isValid && !canAcquire(principal, claim)) return",
+    tests: PLACES,
+  },
+  {
     name: "a reference with any seal accepted",
     file: "src/gateway/reference-seal.ts",
     find: "timingSafeEqual(given, this.#mac(text))",

@@ -191,10 +191,24 @@ class ServerDriver implements Driver {
   }
 
   async suspend(claims: readonly Claim[], isSuspended: boolean): Promise<void> {
-    await this.#connection.call(
-      (callId) => frames.encodeSuspend(callId, claims, isSuspended),
-      () => undefined,
+    for (const { id } of claims) {
+      const memory = this.#claims.get(id);
+      if (memory !== undefined) memory.isSuspended = isSuspended;
+    }
+    const calls = chunk(claims, MAX_IDS_PER_FRAME).map((batch) =>
+      this.#connection.call(
+        (callId) => frames.encodeSuspend(callId, batch, isSuspended),
+        () => undefined,
+      ),
     );
+    await Promise.all(calls);
+  }
+
+  /** A new connection ends the suspension of all claims of its session. */
+  #repeatSuspensions(): void {
+    const claims = [...this.#claims.values()].filter(({ isSuspended }) => isSuspended).map(({ claim }) => claim);
+    // an error means that this connection has ended, too
+    this.suspend(claims, true).catch(() => undefined);
   }
 
   async revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {
@@ -302,7 +316,10 @@ class ServerDriver implements Driver {
       this.#reclaimedRunId = hello.runId;
       return;
     }
-    if (this.#reclaimedRunId === hello.runId) return this.#events?.reconnected();
+    if (this.#reclaimedRunId === hello.runId) {
+      this.#repeatSuspensions();
+      return this.#events?.reconnected();
+    }
     this.#reclaimedRunId = null;
     const now = this.#clock.now();
     for (const memory of this.#claimsToReclaim(hello)) {
@@ -311,6 +328,7 @@ class ServerDriver implements Driver {
         this.#untrack(memory.claim.id);
     }
     this.#reclaim(hello, now);
+    this.#repeatSuspensions();
   }
 
   /**

@@ -34,6 +34,8 @@ export class ClaimMemory {
   wallOffsetMs = 0;
   /** It is not in use in this process. */
   isIdle = false;
+  /** Grants pass over it until suspend(false). */
+  isSuspended = false;
   /** Released or ended: later answers are ignored. */
   isReleased = false;
 

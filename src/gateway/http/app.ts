@@ -10,6 +10,7 @@ import type { AccessControl, Principal } from "../../auth/access-control.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { EventLog } from "../../server/events/event-log.ts";
 import type { ConnectionCounts } from "../../server/events/metrics.ts";
+import type { Readiness } from "../../server/status.ts";
 import { References } from "../references.ts";
 import type { GatewayService } from "../service.ts";
 import { ClaimRoutes } from "./claim-routes.ts";
@@ -32,7 +33,7 @@ export interface HttpAppOptions {
   /** The source of /metrics. */
   readonly metrics: { recordRefusal(code: string): void; render(http: ConnectionCounts): string };
   /** For /ready: can the server grant a lock now, and if not, why? */
-  readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
+  readonly checkReadiness: () => Readiness;
   /** The version of this program. */
   readonly version: string;
 }
@@ -87,7 +88,6 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
     handle: toNodeListener(app, service),
     stats: () => ({ waiting: places.size, streams: eventStreams.count }),
     drain() {
-      status.markDraining();
       places.drain();
       eventStreams.close();
     },
@@ -95,7 +95,7 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
       accessListener[Symbol.dispose]();
       eventStreams.close();
       register.close();
-      void store.close();
+      store.close().catch((error: unknown) => service.log("the store could not be closed", error));
     },
   };
 }

@@ -6,6 +6,7 @@ import type { LostReason } from "../../errors.ts";
 import { describePause } from "../../errors.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { encodeReference } from "../../protocol/lock-reference.ts";
+import { drainingError } from "../../server/request-error.ts";
 import type { Claim, Pause } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { ClaimOutcome } from "../claim-outcome.ts";
@@ -47,6 +48,7 @@ export class ClaimRoutes {
     const deadline = startedAt + request.waitMs;
     const outcome = await this.#places.claim(principal, request.claim, deadline, c.get("disconnected"));
     if (outcome.state === "none" && request.waitMs === 0) {
+      this.#checkStillServed(principal, request.claim);
       throw outcome.paused === undefined
         ? await this.#findBusyProblem(principal, request.claim)
         : pausedProblem(outcome.paused);
@@ -115,9 +117,7 @@ export class ClaimRoutes {
   async #toResponse(c: HttpContext, outcome: ClaimOutcome, claim: Claim): Promise<Response> {
     const principal = c.get("principal");
     if (outcome.state === "none") {
-      if (!principal.isValid) throw authProblem();
-      // the account may have lost the right while the request waited
-      authorizeAcquire(principal, claim);
+      this.#checkStillServed(principal, claim);
       throw lossProblem(outcome);
     }
     const keys = claim.locks.map(({ key }) => key);
@@ -132,6 +132,13 @@ export class ClaimRoutes {
     const reference = this.#toReference(c, outcome.claim, token);
     const grant = { reference, token: await this.#formatToken(c, token), remainingMs };
     return jsonResponse(c, { state: "held", tag, keys, ...grant }, 201);
+  }
+
+  /** What may have changed while the request waited. @throws Problem or RequestError: AUTH, FORBIDDEN, DRAINING */
+  #checkStillServed(principal: Principal, claim: Claim): void {
+    if (!principal.isValid) throw authProblem();
+    authorizeAcquire(principal, claim);
+    if (this.#service.isDraining) throw drainingError();
   }
 
   /** The problem for a claim that was not granted at once. It names a holder if the client may inspect the key. */

@@ -3,6 +3,7 @@
 import { authorize } from "../../auth/authorize.ts";
 import type { ConnectionCounts } from "../../server/events/metrics.ts";
 import { METRICS_TYPE } from "../../server/events/metrics.ts";
+import type { Readiness } from "../../server/status.ts";
 import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { jsonResponse } from "./context.ts";
@@ -12,7 +13,7 @@ import { Problem } from "./problem.ts";
 interface StatusOptions {
   readonly service: GatewayService;
   readonly metrics: { render(http: ConnectionCounts): string };
-  readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
+  readonly checkReadiness: () => Readiness;
   readonly version: string;
   /** The numbers of connections over HTTP. */
   readonly connections: ConnectionCounts;
@@ -21,16 +22,10 @@ interface StatusOptions {
 export class StatusRoutes {
   readonly #options: StatusOptions;
   readonly #openApiDocument: object;
-  #isDraining = false;
 
   constructor(options: StatusOptions) {
     this.#options = options;
     this.#openApiDocument = createOpenApiDocument(options.version);
-  }
-
-  /** /ready gives "draining" as the reason from now on. */
-  markDraining(): void {
-    this.#isDraining = true;
   }
 
   health(c: HttpContext): Response {
@@ -43,9 +38,8 @@ export class StatusRoutes {
     const readiness = checkReadiness();
     if (readiness.ok) return jsonResponse(c, { ready: true });
     const reclaimMs = service.recoveryRemainingMs();
-    const reason = this.#isDraining ? "draining" : reclaimMs > 0 ? "reclaiming" : "store";
-    const message = readiness.reason ?? "the server cannot grant locks now";
-    throw new Problem("NOT_READY", reason, message, { retryMs: reclaimMs > 0 ? reclaimMs : 1_000 });
+    const reason = service.isDraining ? "draining" : reclaimMs > 0 ? "reclaiming" : "store";
+    throw new Problem("NOT_READY", reason, readiness.reason, { retryMs: reclaimMs > 0 ? reclaimMs : 1_000 });
   }
 
   /** @throws RequestError FORBIDDEN */

@@ -20,7 +20,7 @@ export interface ConfigProblem {
   readonly isEnvironmental: boolean;
 }
 
-export type ReportProblem = (option: string, message: string, named?: boolean) => void;
+export type ReportProblem = (option: string, message: string, isEnvironmental?: boolean) => void;
 
 /** The host part of a Host header; for an IPv6 address the part inside the brackets. */
 const HOST_NAME_PATTERN = /^(?:[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45})$/i;

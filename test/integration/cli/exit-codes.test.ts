@@ -137,6 +137,8 @@ describe.concurrent("exit codes of run", () => {
     [["run", "k", "ls"], /no command given; .* holdfast run k -- ls/],
     [["run", "k", "--wiat", "5s", "--", "true"], /unknown option '--wiat'; did you mean --wait\?/],
     [["run", "k", "--store", "x", "--", "true"], /unknown option '--store'; use --url to name the store$/m],
+    [["serve", "--store", "x"], /unknown option '--store'; holdfast gateway serves another store$/m],
+    [["serve", "--store", "x"], /unknown option '--store'; holdfast gateway serves another store$/m],
     [["run", "k", "--wait", "5x", "--", "true"], /--wait must be a duration such as .*, not "5x"/],
     [["run", "k", "--ttl", "0.05", "--", "true"], /--ttl must be from 100ms to 36500d .* not "0.05"/],
     [["run", "k", "-n", "--wait", "3s", "--", "true"], /--no-wait and --wait cannot be combined/],

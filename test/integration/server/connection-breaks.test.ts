@@ -4,11 +4,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { lockServer } from "../../../src/drivers/server/driver.ts";
+import type { Answer } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
-import { cleanUpAfterEach, startServer } from "../../support/server-fixture.ts";
+import { cleanUpAfterEach, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
 import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
 
 cleanUpAfterEach();
 
@@ -54,4 +56,31 @@ test("locks outlive a connection that went silent, with short leases and longer 
   };
   await Promise.all([3, 6, 9].map(holdThroughSilence));
   await other.close();
+});
+
+test("grants still pass over a suspended claim after the connection of its client was cut", async () => {
+  const server = await startServer({ listen: "holdfast://127.0.0.1:0" });
+  const endpoint = { host: "127.0.0.1", port: Number(server.addresses[0]?.split(":").at(-1)) };
+  await using proxy = await tcpProxy(endpoint);
+  const suspending = lockServer(proxy.address as typeof endpoint);
+  const other = lockServer(endpoint);
+  onCleanup(() => suspending.close());
+  onCleanup(() => other.close());
+  let reconnections = 0;
+  const granted: string[] = [];
+  const pushed = (id: string, { state }: Answer): void => void (state === "held" && granted.push(id));
+  await suspending.open({ ...NO_EVENTS, pushed, reconnected: () => void reconnections++ });
+  await other.open({ ...NO_EVENTS, pushed });
+  const [holder, suspended, behind] = [makeClaim("k"), makeClaim("k"), makeClaim("k")];
+  await other.claim(holder);
+  await suspending.claim(suspended);
+  await other.claim(behind);
+  await suspending.suspend?.([suspended], true);
+  proxy.reset();
+  await until(() => reconnections > 0, { within: 10_000, what: "the new connection" });
+  // sent after the suspension, so it is answered after it
+  await suspending.renew([suspended]);
+  await other.release([{ claim: holder, hasUnansweredClaim: false }]);
+  await until(() => granted.length > 0, { within: 10_000, what: "a grant" });
+  expect(granted).toEqual([behind.id]);
 });

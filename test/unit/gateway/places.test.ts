@@ -134,7 +134,7 @@ test("a free lock costs one call, and one that was waited for is renewed, so tha
   expect(fixture.places.size).toBe(0);
 });
 
-test("a claim whose grace ends during a call is lost, whatever the store answers", async () => {
+test("a request that comes within the grace keeps the place, however late the store answers", async () => {
   const slow = gate();
   const fixture = new Fixture(slow.overrides);
   const holder = await fixture.holdByOther("k");
@@ -144,10 +144,62 @@ test("a claim whose grace ends during a call is lost, whatever the store answers
   slow.close();
   const outcome = fixture.attend(claim);
   await fixture.release(holder);
-  await fixture.clock.advance(20);
+  await fixture.clock.advance(2_000);
   slow.open();
-  expect(await outcome).toEqual({ state: "none", reason: "expired" });
+  expect(await outcome).toMatchObject({ state: "held", claim: { id: claim.id } });
+});
+
+test("a request that fails within the grace does not keep the place for longer", async () => {
+  const slow = gate();
+  const fixture = new Fixture(slow.overrides);
+  await fixture.holdByOther("k");
+  const claim = makeClaim("k");
+  await fixture.wait(claim);
+  await fixture.clock.advance(9_990);
+  slow.close();
+  const failed = fixture.attend(claim).catch((error: unknown) => error);
+  await fixture.clock.advance(25_000);
+  expect(await failed).toMatchObject({ code: "STORE" });
+  slow.open();
+  await fixture.clock.advance(2_000);
+  expect(fixture.places.size).toBe(0);
   expect(await fixture.stateOf(claim)).toBe("none");
+});
+
+test("a credential that is removed while the store is asked gets no lock", async () => {
+  const slow = gate();
+  const fixture = new Fixture(slow.overrides);
+  const holder = await fixture.holdByOther("k");
+  const claim = makeClaim("k");
+  await fixture.wait(claim);
+  slow.close();
+  const principal = { ...ANONYMOUS, isValid: true, can: ANONYMOUS.can };
+  const outcome = fixture.places.wait(principal, claim, fixture.clock.now() + 5_000, NEVER);
+  await flushEventLoop();
+  principal.isValid = false;
+  await fixture.release(holder);
+  slow.open();
+  expect(await outcome).toEqual({ state: "none", reason: "unknown" });
+});
+
+test("a granted claim that cannot be detached is lost: it would end with the session of the gateway", async () => {
+  const fixture = new Fixture(() => ({ detach: async (claims) => claims.map(() => false) }));
+  const claim = makeClaim("k");
+  const outcome = await fixture.places.claim(ANONYMOUS, claim, fixture.clock.now(), NEVER);
+  expect(outcome).toEqual({ state: "none", reason: "unknown" });
+  await flushEventLoop();
+  expect(await fixture.stateOf(claim)).not.toBe("held");
+});
+
+test("a place that a store in trouble does not withdraw is an error of the store, not an unknown claim", async () => {
+  const fixture = new Fixture(() => ({ release: () => new Promise(() => undefined) }));
+  await fixture.holdByOther("k");
+  const claim = makeClaim("k");
+  await fixture.wait(claim);
+  const reference = decodeReference(encodeReference([{ claim, firstToken: 0n, token: 0n, prefix: "" }]));
+  const released = fixture.references.release(ANONYMOUS, reference).catch((error: unknown) => error);
+  await fixture.clock.advance(25_001);
+  expect(await released).toMatchObject({ code: "STORE" });
 });
 
 test("a claim that another request releases during a call is lost, whatever the store answers", async () => {
@@ -213,6 +265,26 @@ test("grants pass over a claim for which no request waits, if the store can do t
   await fixture.clock.advance(1_000);
   expect((await second).state).toBe("waiting");
   expect(suspended).toEqual([true, false, true]);
+});
+
+test("the claim that follows one that was passed on is passed over, too", async () => {
+  const suspended: string[] = [];
+  const fixture = new Fixture(() => ({
+    suspend: async ([claim], isSuspended) => void suspended.push(`${claim?.id} ${isSuspended}`),
+  }));
+  const holder = await fixture.holdByOther("k");
+  const claim = makeClaim("k");
+  await fixture.wait(claim);
+  const next = makeClaim("k");
+  const others = fixture.other.claim(next);
+  await fixture.release(holder);
+  await others;
+  await fixture.clock.advance(1_100);
+  expect(await fixture.stateOf(next)).toBe("held");
+  expect(suspended).toHaveLength(2);
+  expect(suspended[0]).toBe(`${claim.id} true`);
+  expect(suspended[1]).toMatch(/ true$/);
+  expect(suspended[1]).not.toBe(suspended[0]);
 });
 
 test("the claim of a request that has gone is released: while it waits, and while it is being granted", async () => {
@@ -350,4 +422,25 @@ test("while the program stops, waiting requests are answered, and nothing is cal
   expect((await waiting).state).toBe("waiting");
   await expect(fixture.attend(claim)).rejects.toMatchObject({ code: "DRAINING" });
   expect(await fixture.stateOf(claim)).toBe("waiting");
+});
+
+test("while the program stops, a request whose claim may have no place is refused, and the claim is withdrawn", async () => {
+  let answer = (): void => undefined;
+  const fixture = new Fixture((inner, calls) => ({
+    claim: (claim) =>
+      new Promise((resolve) => {
+        calls.push("claim");
+        answer = () => resolve(inner.claim(claim));
+      }),
+  }));
+  const claim = makeClaim("k");
+  const waiting = fixture.places.claim(ANONYMOUS, claim, fixture.clock.now() + 20_000, NEVER);
+  const refused = waiting.catch((error: unknown) => error);
+  await flushEventLoop();
+  fixture.places.drain();
+  expect(await refused).toMatchObject({ code: "DRAINING" });
+  answer();
+  await fixture.clock.advance(1_000);
+  expect(fixture.calls).toContain("release");
+  expect(fixture.places.size).toBe(0);
 });
