@@ -86,8 +86,8 @@ export const GATEWAY_MUTANTS: readonly Mutant[] = [
   {
     name: "a granted lock kept for a client that has gone until its grace ends",
     file: "src/gateway/place.ts",
-    find: "    else if (this.arrivingCount === 0) this.#passOn();\n",
-    replace: "    else if (this.arrivingCount < 0) this.#passOn();\n",
+    find: "    else this.#passOn();\n",
+    replace: "    else this.#timer.set(this.#graceEndsAt);\n",
     tests: GATEWAYS,
   },
   {

@@ -636,8 +636,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a new start of the server taken for the old one",
     file: "src/drivers/server/driver.ts",
-    find: "if (this.#reclaimedRunId === hello.runId) return this.#events?.reconnected();",
-    replace: "if (this.#reclaimedRunId !== null) return this.#events?.reconnected();",
+    find: "    if (this.#reclaimedRunId === hello.runId) {\n",
+    replace: "    if (this.#reclaimedRunId !== null) {\n",
   },
   {
     name: "a reclaim that a broken connection interrupted taken for answered",
@@ -909,6 +909,13 @@ export const MUTANTS: readonly Mutant[] = [
     file: "src/cli/commands/run/watchdog.sh",
     find: "    lease_ended=yes\n",
     replace: "",
+    tests: "test/integration/cli/stopped-wrapper.test.ts",
+  },
+  {
+    name: "a watchdog that says that it has ended its run before it has",
+    file: "src/cli/commands/run/watchdog.sh",
+    find: "    lease_ended=yes\n",
+    replace: "    lease_ended=yes\n    printf '%s\\n' \"$end_line\" >>\"$run_file\"\n",
     tests: "test/integration/cli/stopped-wrapper.test.ts",
   },
   {

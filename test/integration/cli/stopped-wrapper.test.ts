@@ -15,7 +15,7 @@ import type { KeepSessionSocket } from "../../../src/drivers/server/keep-session
 import { END_LINE } from "../../../src/server/runs/run-file-format.ts";
 import type { RunFile } from "../../../src/server/runs/run-file-writer.ts";
 import type { ProcessId } from "../../support/processes/process-tree.ts";
-import { commandLine, descendants, isAlive, sendSignal } from "../../support/processes/process-tree.ts";
+import { commandLine, descendants, identifyProcess, isAlive, sendSignal } from "../../support/processes/process-tree.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, onCleanup } from "../../support/server-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -73,16 +73,17 @@ const watchdogProcesses = () =>
 test("a watchdog that has ended a child of a stopped wrapper then notes in the file that the run has ended, not before", async () => {
   const runFile = createRunFile();
   const child = startStubbornChild();
+  const childId = identifyProcess(child.pid) as ProcessId;
   const exit = once(child, "exit");
   const watchdog = await startTestWatchdog("4712", { runFile });
   watchdog.watch(child.pid);
   watchdog.setDeadline(100);
-  const hadEnded = until(() => runFile.text().includes("ended"), { within: 20_000, what: "the note in the file" });
-  expect(await Promise.race([exit, hadEnded.then(() => "noted before the end of the child")])).toEqual([
-    null,
-    "SIGKILL",
-  ]);
-  await hadEnded;
+  const wasAlive = await until(() => (runFile.text().includes("ended") ? { atNote: isAlive(childId) } : null), {
+    within: 20_000,
+    what: "the note in the file",
+  });
+  expect(wasAlive).toEqual({ atNote: false });
+  expect(await exit).toEqual([null, "SIGKILL"]);
   expect(runFile.text()).toBe(`the head\n\n\n${END_LINE}`);
   await watchdog.dismiss();
 });
