@@ -915,7 +915,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: "a watchdog that says that it has ended its run before it has",
     file: "src/cli/commands/run/watchdog.sh",
     find: "    lease_ended=yes\n",
-    replace: "    lease_ended=yes\n    printf '%s\\n' \"$end_line\" >>\"$run_file\"\n",
+    replace: '    lease_ended=yes\n    printf \'%s\\n\' "$end_line" >>"$run_file"\n',
     tests: "test/integration/cli/stopped-wrapper.test.ts",
   },
   {

@@ -15,7 +15,13 @@ import type { KeepSessionSocket } from "../../../src/drivers/server/keep-session
 import { END_LINE } from "../../../src/server/runs/run-file-format.ts";
 import type { RunFile } from "../../../src/server/runs/run-file-writer.ts";
 import type { ProcessId } from "../../support/processes/process-tree.ts";
-import { commandLine, descendants, identifyProcess, isAlive, sendSignal } from "../../support/processes/process-tree.ts";
+import {
+  commandLine,
+  descendants,
+  identifyProcess,
+  isAlive,
+  sendSignal,
+} from "../../support/processes/process-tree.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, onCleanup } from "../../support/server-fixture.ts";
 import { until } from "../../support/until.ts";
 
