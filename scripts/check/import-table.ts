@@ -156,6 +156,10 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     files: ["src/opentelemetry/"],
     may: ["src/client/locks.ts", "src/client/lock.ts", "src/client/events.ts", ...SHARED],
   },
+  // What lists show, for the command line and for the pages of the dashboard: pure functions of claims as users see them.
+  { files: ["src/listing/"], may: ["src/spi/claim-info.ts"] },
+  // The pages, which run in a browser: of the rest only what is pure.
+  { files: ["src/dashboard/"], may: ["src/listing/", "src/util/duration.ts", "src/gateway/dashboard/view-types.ts"] },
   // Accounts and their rights, of the server and of a gateway.
   { files: ["src/auth/"], may: [...SERVER_IMPORTS] },
   // A client of the library, as the command line is. It listens with what the server listens with.
@@ -213,7 +217,10 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     // so that it is there when time stands still
     mayLoad: ["src/leader/leader.ts", "src/leader/term.ts"],
   },
-  { files: ["src/cli/"], may: ["src/server/", "src/auth/", "src/gateway/", ...CLI_IMPORTS, ...exportedSources()] },
+  {
+    files: ["src/cli/"],
+    may: ["src/server/", "src/auth/", "src/gateway/", "src/listing/", ...CLI_IMPORTS, ...exportedSources()],
+  },
   { files: ["src/index.ts"], may: ["src/client/", "src/spi/", "src/wrapping/", "src/leader/", ...SHARED] },
 ];
 

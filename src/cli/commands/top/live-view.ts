@@ -1,12 +1,12 @@
 /** Reads the list of a store again and again, shows it, and follows the keys. */
 
+import type { Snapshot } from "../../../listing/key-rows.ts";
 import type { CommandError } from "../../errors.ts";
 import { isTransient, isUnresponsive } from "../../errors.ts";
 import { InterruptedError } from "../../signals.ts";
 import { FullScreen } from "./full-screen.ts";
 import { computeInterval, computeRetryPause } from "./interval.ts";
 import type { Key } from "./keys.ts";
-import type { Snapshot } from "./model.ts";
 import type { StoreState } from "./screen.ts";
 import { extentOf, renderScreen, selectRows } from "./screen.ts";
 import type { ViewState } from "./view-state.ts";

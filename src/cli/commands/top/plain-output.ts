@@ -1,10 +1,10 @@
 /** What `holdfast top` prints without a screen: a table, or one JSON object. */
 
+import type { Snapshot } from "../../../listing/key-rows.ts";
+import { sortRows } from "../../../listing/key-rows.ts";
 import { escapeControl } from "../../output.ts";
 import type { Terminal } from "../../terminal-table.ts";
 import { renderTable } from "../../terminal-table.ts";
-import type { Snapshot } from "./model.ts";
-import { sortRows } from "./model.ts";
 import { ALL_COLUMNS, describeEmpty, formatFigures, HOLDER, KEY } from "./row-format.ts";
 import { INITIAL_VIEW } from "./view-state.ts";
 

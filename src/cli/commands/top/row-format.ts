@@ -1,10 +1,10 @@
 /** The cells of `holdfast top`, for its screen and for its plain table. */
 
+import type { Figures, KeyRow, SortOrder } from "../../../listing/key-rows.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { escapeControl } from "../../output.ts";
 import type { Color } from "../../terminal-table.ts";
 import { truncate, truncateLabel } from "../../terminal-table.ts";
-import type { Figures, KeyRow, SortOrder } from "./model.ts";
 
 /** One column: its cells, and how they fit into their place. */
 export interface RowColumn {

@@ -1,14 +1,14 @@
 /** The screen of `holdfast top` as lines: a pure function of what is known, what the user has chosen, and the size. */
 
 import stringWidth from "string-width";
+import type { KeyRow, Snapshot } from "../../../listing/key-rows.ts";
+import { filterRows, sortRows } from "../../../listing/key-rows.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { escapeControl } from "../../output.ts";
 import type { Color, Terminal } from "../../terminal-table.ts";
 import { colorize, padText, truncate, truncateMiddle } from "../../terminal-table.ts";
 import type { PlacedColumn } from "./layout.ts";
 import { placeColumns, renderCells } from "./layout.ts";
-import type { KeyRow, Snapshot } from "./model.ts";
-import { filterRows, sortRows } from "./model.ts";
 import type { RowColumn } from "./row-format.ts";
 import { describeEmpty, describeLimit, formatFigures } from "./row-format.ts";
 import type { Extent, ViewState } from "./view-state.ts";

@@ -1,5 +1,8 @@
 /** `holdfast top [PREFIX]`: held locks and waiters by key, on a screen that follows the store. */
 
+import type { Snapshot } from "../../../listing/key-rows.ts";
+import { createSnapshot } from "../../../listing/key-rows.ts";
+import { toClaimInfo } from "../../../spi/claim-info.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
@@ -10,8 +13,6 @@ import { detectTerminal } from "../../terminal-table.ts";
 import { resultWithin } from "../../timeout.ts";
 import { hasFullScreen } from "./full-screen.ts";
 import { LiveView } from "./live-view.ts";
-import type { Snapshot } from "./model.ts";
-import { createSnapshot } from "./model.ts";
 import { formatReading, toJsonReading } from "./plain-output.ts";
 import { describeLimit } from "./row-format.ts";
 
@@ -79,7 +80,11 @@ async function showLive(prefix: string, { url }: TopFlags, intervalMs: number): 
 
 async function readSnapshot(store: Store, prefix: string): Promise<Snapshot> {
   const { items, next } = await listClaims(store, prefix, MAX_CLAIMS);
-  return createSnapshot(items, prefix, next === undefined);
+  return createSnapshot(
+    items.map((view) => toClaimInfo(view)),
+    prefix,
+    next === undefined,
+  );
 }
 
 async function closeStore(store: Store | null): Promise<void> {

@@ -1,8 +1,8 @@
 /** How `holdfast top` shows its rows, and how each key changes that. */
 
+import type { SortOrder } from "../../../listing/key-rows.ts";
+import { SORT_ORDERS } from "../../../listing/key-rows.ts";
 import type { Key } from "./keys.ts";
-import type { SortOrder } from "./model.ts";
-import { SORT_ORDERS } from "./model.ts";
 
 /** What the user has chosen. */
 export interface ViewState {

@@ -1,16 +1,26 @@
 import { readFileSync } from "node:fs";
 import stringWidth from "string-width";
 import { describe, expect, test } from "vitest";
-import { createSnapshot } from "../../../../../src/cli/commands/top/model.ts";
 import { formatReading, toJsonReading } from "../../../../../src/cli/commands/top/plain-output.ts";
 import type { Size, StoreState } from "../../../../../src/cli/commands/top/screen.ts";
 import { renderScreen } from "../../../../../src/cli/commands/top/screen.ts";
 import type { ViewState } from "../../../../../src/cli/commands/top/view-state.ts";
 import { INITIAL_VIEW } from "../../../../../src/cli/commands/top/view-state.ts";
 import { escapeControl } from "../../../../../src/cli/output.ts";
+import type { Snapshot } from "../../../../../src/listing/key-rows.ts";
+import * as keyRows from "../../../../../src/listing/key-rows.ts";
+import { toClaimInfo } from "../../../../../src/spi/claim-info.ts";
 import type { ClaimView } from "../../../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../../../src/spi/driver.ts";
 import { makeHolder, makeWaiter } from "../../claim-views.ts";
+
+function createSnapshot(views: readonly ClaimView[], prefix: string, isComplete: boolean): Snapshot {
+  return keyRows.createSnapshot(
+    views.map((view) => toClaimInfo(view)),
+    prefix,
+    isComplete,
+  );
+}
 
 const SIZE: Size = { columns: 80, lines: 12 };
 

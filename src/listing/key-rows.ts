@@ -1,9 +1,12 @@
-/** The figures and rows of `holdfast top`: pure functions from the claims of a store to what is shown. */
+/**
+ * The figures and rows of `holdfast top` and of the dashboard: pure functions from the claims of a store to what is shown.
+ * The pages of the dashboard run them in a browser.
+ */
 
-import type { LockMode } from "../../../spi/claim-info.ts";
-import { modeOf } from "../../../spi/claim-info.ts";
-import type { ClaimView, LockSpec } from "../../../spi/driver.ts";
-import { sinceMs } from "../list.ts";
+import type { ClaimInfo, LockInfo, LockMode } from "../spi/claim-info.ts";
+
+/** A claim in a list. Its token is shown by nothing here. */
+export type ListedClaim = Omit<ClaimInfo, "token">;
 
 /** A holder of a key. Its tag identifies its claim and gives no right to it. */
 interface KeyHolder {
@@ -52,37 +55,37 @@ export const SORT_ORDERS = ["waiters", "longestWait", "held", "key"] as const;
 export type SortOrder = (typeof SORT_ORDERS)[number];
 
 /** The claims, by key. Keys of a claim that do not begin with `prefix` are left out. */
-export function createSnapshot(views: readonly ClaimView[], prefix: string, isComplete: boolean): Snapshot {
-  return { figures: countClaims(views), rows: groupByKey(views, prefix), isComplete };
+export function createSnapshot(claims: readonly ListedClaim[], prefix: string, isComplete: boolean): Snapshot {
+  return { figures: countClaims(claims), rows: groupByKey(claims, prefix), isComplete };
 }
 
-function countClaims(views: readonly ClaimView[]): Figures {
-  const waiting = views.filter((view) => !isHeld(view));
-  return { held: views.length - waiting.length, waiting: waiting.length, longestWaitMs: findLongestWait(waiting) };
+function countClaims(claims: readonly ListedClaim[]): Figures {
+  const waiting = claims.filter((claim) => !isHeld(claim));
+  return { held: claims.length - waiting.length, waiting: waiting.length, longestWaitMs: findLongestWait(waiting) };
 }
 
-function groupByKey(views: readonly ClaimView[], prefix: string): KeyRow[] {
-  const queues = new Map<string, { readonly view: ClaimView; readonly spec: LockSpec }[]>();
-  for (const view of views) {
-    for (const spec of view.locks) {
-      if (!spec.key.startsWith(prefix)) continue;
-      const queue = queues.get(spec.key);
-      if (queue === undefined) queues.set(spec.key, [{ view, spec }]);
-      else queue.push({ view, spec });
+function groupByKey(claims: readonly ListedClaim[], prefix: string): KeyRow[] {
+  const queues = new Map<string, { readonly claim: ListedClaim; readonly lock: LockInfo }[]>();
+  for (const claim of claims) {
+    for (const lock of claim.locks) {
+      if (!lock.key.startsWith(prefix)) continue;
+      const queue = queues.get(lock.key);
+      if (queue === undefined) queues.set(lock.key, [{ claim, lock }]);
+      else queue.push({ claim, lock });
     }
   }
   return Array.from(queues, ([key, queue]) => {
-    const held = queue.filter(({ view }) => isHeld(view));
-    const waiting = queue.filter(({ view }) => !isHeld(view)).map(({ view }) => view);
-    const holders = held.map(({ view }) => view);
+    const held = queue.filter(({ claim }) => isHeld(claim));
+    const waiting = queue.filter(({ claim }) => !isHeld(claim)).map(({ claim }) => claim);
+    const holders = held.map(({ claim }) => claim);
     return {
       key,
       ...describeMode(
-        held.map(({ spec }) => spec),
-        queue.map(({ spec }) => spec),
+        held.map(({ lock }) => lock),
+        queue.map(({ lock }) => lock),
       ),
       holders: holders.map(({ tag, label }) => ({ tag, label })),
-      heldMs: maxOf(holders.map(sinceMs)),
+      heldMs: maxOf(holders.map(({ ageMs, heldMs }) => heldMs ?? ageMs)),
       remainingMs: findShortestLease(holders),
       waiters: waiting.length,
       longestWaitMs: findLongestWait(waiting),
@@ -90,31 +93,28 @@ function groupByKey(views: readonly ClaimView[], prefix: string): KeyRow[] {
   });
 }
 
-function isHeld({ answer }: ClaimView): boolean {
-  return answer.state === "held";
+function isHeld({ state }: ListedClaim): boolean {
+  return state === "held";
 }
 
 /** The mode of the first holder, or else of the first waiter. */
-function describeMode(held: readonly LockSpec[], all: readonly LockSpec[]): Pick<KeyRow, "mode" | "permits" | "limit"> {
-  const first = (held[0] ?? all[0]) as LockSpec;
-  const mode = modeOf([first]);
-  if (mode !== "semaphore") return { mode };
-  return { mode, permits: held.reduce((sum, { permits }) => sum + permits, 0), limit: first.limit };
+function describeMode(held: readonly LockInfo[], all: readonly LockInfo[]): Pick<KeyRow, "mode" | "permits" | "limit"> {
+  const { mode, limit } = (held[0] ?? all[0]) as LockInfo;
+  if (limit === undefined) return { mode };
+  return { mode, permits: held.reduce((sum, { permits = 0 }) => sum + permits, 0), limit };
 }
 
-function findLongestWait(waiting: readonly ClaimView[]): number | null {
+function findLongestWait(waiting: readonly ListedClaim[]): number | null {
   return maxOf(waiting.map(({ ageMs }) => ageMs));
 }
 
-function findShortestLease(holders: readonly ClaimView[]): number | null {
-  const leases = holders.flatMap(({ answer, ttlMs }) =>
-    answer.state === "held" && ttlMs !== "session" ? [answer.remainingMs] : [],
-  );
-  return leases.length === 0 ? null : Math.max(0, Math.floor(Math.min(...leases)));
+function findShortestLease(holders: readonly ListedClaim[]): number | null {
+  const leases = holders.flatMap(({ remainingMs }) => (remainingMs === null ? [] : [remainingMs]));
+  return leases.length === 0 ? null : Math.min(...leases);
 }
 
 function maxOf(times: readonly number[]): number | null {
-  return times.length === 0 ? null : Math.floor(Math.max(...times));
+  return times.length === 0 ? null : times.reduce((longest, time) => Math.max(longest, time));
 }
 
 /** The rows whose key or one of whose holders contains the text, in any case. */

@@ -1,8 +1,19 @@
 import { describe, expect, test } from "vitest";
-import type { KeyRow, SortOrder } from "../../../../../src/cli/commands/top/model.ts";
-import { createSnapshot, filterRows, sortRows } from "../../../../../src/cli/commands/top/model.ts";
-import { ALL_PERMITS } from "../../../../../src/spi/driver.ts";
-import { makeHolder, makeWaiter } from "../../claim-views.ts";
+import type { KeyRow, Snapshot, SortOrder } from "../../../src/listing/key-rows.ts";
+import * as keyRows from "../../../src/listing/key-rows.ts";
+import { filterRows, sortRows } from "../../../src/listing/key-rows.ts";
+import { toClaimInfo } from "../../../src/spi/claim-info.ts";
+import type { ClaimView } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { makeHolder, makeWaiter } from "../cli/claim-views.ts";
+
+function createSnapshot(views: readonly ClaimView[], prefix: string, isComplete: boolean): Snapshot {
+  return keyRows.createSnapshot(
+    views.map((view) => toClaimInfo(view)),
+    prefix,
+    isComplete,
+  );
+}
 
 function makeRow(key: string, change: Partial<KeyRow> = {}): KeyRow {
   const held = { holders: [{ tag: "t", label: "ana" }], heldMs: 0, remainingMs: null };
