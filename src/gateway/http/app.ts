@@ -16,9 +16,10 @@ import type { GatewayService } from "../service.ts";
 import { ClaimRoutes } from "./claim-routes.ts";
 import type { HttpContext, HttpEnv } from "./context.ts";
 import { clientAddress, watchDisconnect } from "./context.ts";
-import { EventStreams } from "./event-stream.ts";
+import { EventStream } from "./event-stream.ts";
 import { LockRoutes } from "./lock-routes.ts";
 import { formatProblem, formatProblemHeaders, internalProblem, invalidField, Problem, toProblem } from "./problem.ts";
+import { SentEvents } from "./sent-events.ts";
 import { StatusRoutes } from "./status-routes.ts";
 
 /** The period in which wrong credentials of an address are counted. */
@@ -56,7 +57,8 @@ export interface HttpApp {
 export function createHttpApp(options: HttpAppOptions, connections: ConnectionCounts): HttpApp {
   const { service, access, eventLog } = options;
   const { store, register, places } = service;
-  const eventStreams = new EventStreams(service, eventLog);
+  const streams = new SentEvents(service.clock);
+  const events = new EventStream(service, eventLog, streams);
   const claims = new ClaimRoutes(service, places, new References(store, places, register));
   const locks = new LockRoutes(service);
   const status = new StatusRoutes({ ...options, connections });
@@ -70,7 +72,7 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
   app.post("/v1/claims/release", authenticate, (c) => claims.release(c));
   app.get("/v1/locks", authenticate, (c) => locks.list(c));
   app.post("/v1/locks/revoke", authenticate, (c) => locks.revoke(c));
-  app.get("/events", authenticate, (c) => eventStreams.open(c));
+  app.get("/events", authenticate, (c) => events.open(c));
   app.get("/metrics", authenticate, (c) => status.metrics(c));
   // a load balancer probes these without a credential, and they say nothing about locks
   app.get("/health", (c) => status.health(c));
@@ -82,18 +84,18 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
   const accessListener = access.onChange(() => {
     places.revalidatePrincipals();
     store.revalidatePrincipals();
-    eventStreams.revalidatePrincipals();
+    streams.revalidatePrincipals();
   });
   return {
     handle: toNodeListener(app, service),
-    stats: () => ({ waiting: places.size, streams: eventStreams.count }),
+    stats: () => ({ waiting: places.size, streams: streams.count }),
     drain() {
       places.drain();
-      eventStreams.close();
+      streams.close();
     },
     close() {
       accessListener[Symbol.dispose]();
-      eventStreams.close();
+      streams.close();
       register.close();
       store.close().catch((error: unknown) => service.log("the store could not be closed", error));
     },
