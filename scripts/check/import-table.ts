@@ -169,6 +169,8 @@ const IMPORT_TABLE: readonly ImportRow[] = [
       "src/client/",
       "src/auth/",
       "src/drivers/server/driver.ts",
+      "src/drivers/server/address.ts",
+      "src/drivers/server/admin-connection.ts",
       "src/net/",
       "src/protocol/",
       "src/spi/",

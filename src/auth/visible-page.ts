@@ -47,7 +47,7 @@ export async function listVisible(
 }
 
 /** The claim with only its visible keys; nothing if there are none. */
-function redactView(view: ClaimView, canInspect: (key: string) => boolean): ClaimView[] {
+export function redactView(view: ClaimView, canInspect: (key: string) => boolean): ClaimView[] {
   const [firstVisible, ...otherVisible] = view.locks.filter(({ key }) => canInspect(key));
   const locks: readonly [LockSpec, ...LockSpec[]] | null =
     firstVisible === undefined ? null : [firstVisible, ...otherVisible];

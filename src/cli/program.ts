@@ -9,7 +9,7 @@ import type { AcquireFlags } from "./acquire-flags.ts";
 import type { Shell } from "./commands/completion.ts";
 import type { NewFlags } from "./commands/credential.ts";
 import type { DoctorFlags } from "./commands/doctor/doctor.ts";
-import { createGatewayOptions } from "./commands/gateway/settings.ts";
+import { createDashboardOptions, createGatewayOptions } from "./commands/gateway/settings.ts";
 import type { ListFlags } from "./commands/list.ts";
 import type { ReferenceFlags } from "./commands/reference.ts";
 import type { RevokeFlags } from "./commands/revoke.ts";
@@ -95,6 +95,7 @@ function createProgram(commandName: string | undefined, command: readonly string
   addCompletion(program);
   addServe(program);
   addGateway(program);
+  addDashboard(program);
   addCredential(program);
   addEpilog(root, {
     examples: ["holdfast run nightly-report -- ./report.sh", "holdfast ls"],
@@ -385,6 +386,22 @@ function addGateway(program: Program): void {
       "All flags except --config, --check, --json and --quiet can also be set in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in a JSON file that --config or HOLDFAST_CONFIG names, as for `holdfast serve`.",
       "On TERM or INT the gateway answers all waiting requests, withdraws their claims and exits; held locks stay held. On HUP it reloads credentials and certificates.",
       "Exit codes: 0 stopped, 64 wrong usage, 69 the address or the store is not available, 77 the store refused, 78 wrong configuration.",
+    ],
+  });
+}
+
+function addDashboard(program: Program): void {
+  const dashboard = program.root.command("dashboard").description("show the locks of any store in a browser");
+  for (const option of createDashboardOptions()) dashboard.addOption(option);
+  setAction(program, dashboard, async () =>
+    (await import("./commands/gateway/dashboard.ts")).dashboardCommand(dashboard),
+  );
+  addEpilog(dashboard, {
+    examples: ["holdfast dashboard --url redis://127.0.0.1", "holdfast dashboard --open --read-only"],
+    notes: [
+      "The link works once, within 60 s; Enter prints another one. With --credentials the pages ask for a credential instead, and each viewer sees and revokes what the account may.",
+      "Without --credentials the pages are all that is served: for the HTTP API use `holdfast gateway`.",
+      "Exit codes: as those of `holdfast gateway`.",
     ],
   });
 }

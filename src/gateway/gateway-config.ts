@@ -21,10 +21,13 @@ import type { TlsConfig, TlsFiles } from "../server/net/tls-config.ts";
 import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { formatHostPort } from "../util/server-url.ts";
+import type { DashboardSettings } from "./dashboard/dashboard.ts";
 
 export interface GatewayOptions {
   /** The store. The gateway opens and closes the driver. */
   readonly driver: Driver;
+  /** The store in messages for people, without a password. Default: the name of its driver. */
+  readonly storeName?: string;
   /** Where to serve HTTP: "127.0.0.1:7421", with TLS unless the address is a loopback address. */
   readonly http: string;
   /** Host names that clients may use, besides the address and the names in its certificate. */
@@ -36,6 +39,8 @@ export interface GatewayOptions {
   readonly limits?: Partial<ServerLimits>;
   /** The file of the key that all gateways of the store have. Default: only this gateway accepts its references. */
   readonly referenceKeyFile?: string;
+  /** The pages of the dashboard. */
+  readonly dashboard?: DashboardSettings;
   /** Allows other machines to connect without TLS or without credentials. Default false. */
   readonly insecure?: boolean;
   /** The clock, for tests. Default: the system clock. */

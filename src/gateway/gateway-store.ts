@@ -3,12 +3,13 @@
 import type { AccessControl, Principal } from "../auth/access-control.ts";
 import { authorize } from "../auth/authorize.ts";
 import { listVisible } from "../auth/visible-page.ts";
+import type { Client } from "../client/client.ts";
 import type { ClientContext } from "../client/local-queue.ts";
 import { StoreRefusedError, UnsupportedError } from "../errors.ts";
 import type { ErrorCode } from "../server/error-codes.ts";
 import { ERROR_CODES } from "../server/error-codes.ts";
 import { drainingError, RequestError } from "../server/request-error.ts";
-import type { ClaimView, ListQuery, Page, RevokeTarget } from "../spi/driver.ts";
+import type { ClaimView, Driver, ListQuery, Page, RevokeTarget, Traits } from "../spi/driver.ts";
 import { systemErrorCode } from "../util/system-error.ts";
 import type { StoreClients } from "./store-clients.ts";
 import type { StoreHealth } from "./store-health.ts";
@@ -43,9 +44,17 @@ export class GatewayStore {
 
   /** The open client for requests of this account. @throws RequestError if the store cannot be reached */
   async open(principal: Principal): Promise<ClientContext> {
+    return this.#openClient(() => this.#options.clients.clientFor(principal));
+  }
+
+  #openForAll(): Promise<ClientContext> {
+    return this.#openClient(() => this.#options.clients.clientForAll());
+  }
+
+  async #openClient(find: () => Client): Promise<ClientContext> {
     if (this.#options.isDraining()) throw drainingError();
     try {
-      return await this.#options.clients.clientFor(principal).open();
+      return await find().open();
     } catch (error) {
       throw this.refuse(error);
     }
@@ -78,6 +87,18 @@ export class GatewayStore {
     const list = (count: number, cursor: string | undefined): Promise<Page<ClaimView>> =>
       this.call(context, () => context.engine.driver.list(query, { max: count, after: cursor }));
     return this.isOwnServer ? list(max, after) : listVisible(list, principal, max, after);
+  }
+
+  /** A page of all claims, whoever may see them. @throws RequestError */
+  async listAll(query: ListQuery, max: number, after?: string): Promise<Page<ClaimView>> {
+    const context = await this.#openForAll();
+    return this.call(context, () => context.engine.driver.list(query, { max, after }));
+  }
+
+  /** What the store can do. @throws RequestError if it cannot be reached */
+  async describe(): Promise<{ readonly driver: Driver; readonly traits: Traits }> {
+    const { engine, traits } = await this.#openForAll();
+    return { driver: engine.driver, traits };
   }
 
   /** True if the key was held with that token. @throws RequestError */

@@ -3,18 +3,20 @@
 import { RejectionLog } from "../auth/failure-limiter.ts";
 import { Client } from "../client/client.ts";
 import { parseClientOptions } from "../client/options.ts";
+import { getServerEndpoint } from "../drivers/server/address.ts";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
 import { reloadFiles } from "../server/config/reload.ts";
 import { EventLog } from "../server/events/event-log.ts";
 import type { ConnectionCounts } from "../server/events/metrics.ts";
 import { Metrics } from "../server/events/metrics.ts";
-import type { Logger } from "../server/logger.ts";
 import type { HttpListener } from "../server/net/listener.ts";
 import type { Readiness } from "../server/status.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import { randomId } from "../util/ids.ts";
 import { StoreRegister } from "./claim-register.ts";
+import { Dashboard } from "./dashboard/dashboard.ts";
+import { eventsOfLog, eventsOfServer } from "./dashboard/event-sources.ts";
 import type { GatewayConfig, GatewayOptions } from "./gateway-config.ts";
 import { GatewayStore } from "./gateway-store.ts";
 import { openHttpServer } from "./http/http-server.ts";
@@ -33,6 +35,8 @@ export interface Gateway {
   readonly address: string;
   /** Identifies this run. */
   readonly runId: string;
+  /** A link that opens the pages of the dashboard once; without a start token if there are accounts. */
+  createLink(): string;
   /** Reads accounts and certificates again. @throws Error naming what was not reloaded */
   reload(): void;
   /** Answers all waiting requests, withdraws their claims and ends. Held locks stay held. */
@@ -44,11 +48,12 @@ export interface Gateway {
  * @throws (rejects) as connect(), and a system error, naming the address, if listening fails
  */
 export async function openGateway(options: GatewayOptions, config: GatewayConfig): Promise<Gateway> {
-  const { driver, clock = systemClock, log } = options;
+  const { driver, log } = options;
+  const clock = options.clock ?? systemClock;
   const client = new Client(driver, parseClientOptions({ clock, label: "http" }), Math.random);
   await client.open();
   if (config.tls !== null) log(config.tls.summary);
-  const parts = createParts(client, config, clock, log);
+  const parts = createParts(client, config, { ...options, clock });
   let listener: HttpListener;
   try {
     listener = await openHttpServer(config.http, { ...parts.http, names: options.httpNames ?? [] }, config.tls);
@@ -59,6 +64,7 @@ export async function openGateway(options: GatewayOptions, config: GatewayConfig
   return {
     address: listener.address,
     runId: parts.service.runId,
+    createLink: () => createLink(listener.address, parts.http.dashboard, config.access.isRequired),
     reload: () => reloadFiles(options, { access: config.access, listener, log }),
     async close() {
       const { service, eventLog } = parts;
@@ -86,8 +92,7 @@ interface Parts {
 function createParts(
   client: Client,
   { access, limits, referenceKey }: GatewayConfig,
-  clock: Clock,
-  log: Logger,
+  { clock, log, storeName, dashboard: dashboardSettings }: GatewayOptions & { readonly clock: Clock },
 ): Parts {
   const runId = randomId().slice(0, 8);
   const eventLog = new EventLog({ clock });
@@ -120,6 +125,19 @@ function createParts(
     },
     recoveryRemainingMs: () => 0,
   };
+  const { driver } = client;
+  const isServer = getServerEndpoint(driver) !== undefined;
+  const dashboard = new Dashboard({
+    ...dashboardSettings,
+    clock,
+    storeName: storeName ?? driver.name,
+    list: (query, max, after) => store.listAll(query, max, after),
+    events: {
+      source: isServer ? eventsOfServer(driver, eventsOfLog(eventLog), log) : eventsOfLog(eventLog),
+      origin: isServer ? "server" : "gateway",
+    },
+    pause: () => null,
+  });
   const checkReadiness = (): Readiness => {
     const reason = isDraining ? "the gateway is stopping" : health.unhealthyReason();
     return reason === null ? { ok: true } : { ok: false, reason };
@@ -139,11 +157,17 @@ function createParts(
     service,
     eventLog,
     http: {
-      ...{ service, access, eventLog, checkReadiness, version: PACKAGE_VERSION },
+      ...{ service, access, eventLog, dashboard, checkReadiness, version: PACKAGE_VERSION },
       metrics: { recordRefusal: (code) => metrics.recordRefusal(code), render: renderMetrics },
     },
     startDraining() {
       isDraining = true;
     },
   };
+}
+
+function createLink(address: string, { options, sessions }: Dashboard, hasAccounts: boolean): string {
+  const needsToken = options.hasStartTokens === true && !hasAccounts;
+  // a fragment is sent to no server, and stands in no log
+  return `${address}/ui${needsToken ? `#start=${sessions.createStartToken()}` : ""}`;
 }

@@ -5,7 +5,10 @@ import { Client } from "../client/client.ts";
 import { parseClientOptions } from "../client/options.ts";
 import { lockServer } from "../drivers/server/driver.ts";
 import type { Connector } from "../net/transport.ts";
+import type { EventLog } from "../server/events/event-log.ts";
 import { NO_REGISTER } from "./claim-register.ts";
+import { Dashboard } from "./dashboard/dashboard.ts";
+import { eventsOfLog } from "./dashboard/event-sources.ts";
 import { GatewayStore } from "./gateway-store.ts";
 import { Places } from "./places.ts";
 import type { GatewayService } from "./service.ts";
@@ -47,4 +50,19 @@ export function createServerGateway(
       return server.isDraining;
     },
   };
+}
+
+/** The pages of the dashboard, in the process of the server: it tells all events. */
+export function createServerDashboard(gateway: GatewayService, eventLog: EventLog): Dashboard {
+  const { store, clock } = gateway;
+  return new Dashboard({
+    clock,
+    storeName: "this lock server",
+    list: (query, max, after) => store.listAll(query, max, after),
+    events: { source: eventsOfLog(eventLog), origin: "server" },
+    pause() {
+      const remainingMs = gateway.recoveryRemainingMs();
+      return remainingMs > 0 ? { reason: "recovery", remainingMs } : null;
+    },
+  });
 }

@@ -1,13 +1,15 @@
 /** The clients by which a gateway reaches its store. */
 
 import type { AccessControl, Principal } from "../auth/access-control.ts";
-import { AUTH_FAILED } from "../auth/access-control.ts";
+import { ANONYMOUS, AUTH_FAILED } from "../auth/access-control.ts";
 import type { Client } from "../client/client.ts";
 import { RequestError } from "../server/request-error.ts";
 
 export interface StoreClients {
   /** The client for requests of this account. @throws RequestError AUTH if the account has been removed */
   clientFor(principal: Principal): Client;
+  /** A client that may see everything: what it sees is filtered for each viewer. */
+  clientForAll(): Client;
   /** Closes the clients of removed accounts. */
   revalidatePrincipals(): void;
   /** Closes all. Their claims stay at the store until their leases end, or they are withdrawn before. */
@@ -27,6 +29,10 @@ export class SharedClient implements StoreClients {
     return this.#client;
   }
 
+  clientForAll(): Client {
+    return this.#client;
+  }
+
   revalidatePrincipals(): void {
     // the rights of accounts are checked with each request
   }
@@ -42,6 +48,7 @@ export class ClientPerAccount implements StoreClients {
   readonly #access: Pick<AccessControl, "forAccount">;
   readonly #createClient: (account: Principal) => Client;
   readonly #clients = new Map<string, Client>();
+  #clientForAll: Client | null = null;
 
   constructor(access: Pick<AccessControl, "forAccount">, createClient: (account: Principal) => Client) {
     this.#access = access;
@@ -59,6 +66,11 @@ export class ClientPerAccount implements StoreClients {
     return client;
   }
 
+  clientForAll(): Client {
+    this.#clientForAll ??= this.#createClient(ANONYMOUS);
+    return this.#clientForAll;
+  }
+
   revalidatePrincipals(): void {
     for (const [name, client] of [...this.#clients]) {
       if (this.#access.forAccount(name).isValid) continue;
@@ -68,8 +80,9 @@ export class ClientPerAccount implements StoreClients {
   }
 
   async close(): Promise<void> {
-    const clients = [...this.#clients.values()];
+    const clients = [...this.#clients.values(), ...(this.#clientForAll === null ? [] : [this.#clientForAll])];
     this.#clients.clear();
+    this.#clientForAll = null;
     await Promise.all(clients.map(closeClient));
   }
 }

@@ -130,10 +130,11 @@ function createHttpOpener(
   if (address === null) return null;
   return async () => {
     const { openHttpServer } = await import("../gateway/http/http-server.ts");
-    const { createServerGateway } = await import("../gateway/server-gateway.ts");
+    const { createServerDashboard, createServerGateway } = await import("../gateway/server-gateway.ts");
     const checkReadiness = (): Readiness => status.readiness();
     const gateway = createServerGateway(service, access, (principal) => createInProcessConnector(service, principal));
-    const parts = { service: gateway, access, eventLog, metrics, checkReadiness };
+    const dashboard = createServerDashboard(gateway, eventLog);
+    const parts = { service: gateway, access, eventLog, metrics, checkReadiness, dashboard };
     return openHttpServer(address, { ...parts, version: PACKAGE_VERSION, names: httpNames }, tls);
   };
 }

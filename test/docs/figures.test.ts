@@ -103,7 +103,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     ],
     [
       "| HTTP: one stream of events. Its reader then reconnects and continues where it was | {} |",
-      "gateway/http/event-stream.ts MAX_STREAM_MS",
+      "gateway/http/sent-events.ts MAX_STREAM_MS",
     ],
     ["| duration of a stop | {} |", "cli/commands/serve/serve.ts DRAIN_TIMEOUT_MS"],
     ["no locks are granted for {} after each start", "server/storage/write-ahead.ts MAX_UNJOURNALED_MS"],

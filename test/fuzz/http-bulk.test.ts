@@ -9,7 +9,7 @@ import { heapUsed } from "../support/heap-usage.ts";
 import { disableStackTraces } from "../support/no-stack-traces.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { cleanUpAfterEach } from "../support/server-fixture.ts";
-import { serverGateway } from "../support/server-gateway.ts";
+import { serverDashboard, serverGateway } from "../support/server-gateway.ts";
 import { ServerHarness } from "../support/server-harness.ts";
 import { InMemorySocket } from "./in-memory-socket.ts";
 import type { FuzzRequest } from "./request-generator.ts";
@@ -83,6 +83,7 @@ function createHttpFor({ parts, access }: ServerHarness): {
   const http = createHttpServer({
     ...parts,
     service,
+    dashboard: serverDashboard(service, parts),
     access,
     checkReadiness,
     version: "0",

@@ -5,6 +5,7 @@
  *
  *   POST   /ui/session                 SessionRequest -> Session, and the cookie
  *   DELETE /ui/session                 204: the session has ended
+ *   GET    /ui/session/methods         { accounts }: a credential opens a session; false: a start token does
  *   GET    /ui/api/overview            Overview
  *   GET    /ui/api/claims?prefix=TEXT  Reading; ?key=KEY: only the queue of this key. &after=SEQUENCE: 204 if it has not changed
  *   GET    /ui/api/history             History
@@ -35,7 +36,7 @@ export interface Overview {
   readonly startedAt: number;
   /** The account; "" without accounts. */
   readonly account: string;
-  /** False: nothing can be revoked, because of --read-only, the rights of the account or the store. `revokeRefusal` says why. */
+  /** False: nothing can be revoked, because of --read-only or the store. `revokeRefusal` says why. */
   readonly canRevoke: boolean;
   readonly revokeRefusal: string | null;
   /** False: the account may see only some of the keys. */
@@ -64,6 +65,8 @@ export interface Reading {
   readonly failure: string | null;
   /** The store grants no new locks for the time being. */
   readonly paused: Pause | null;
+  /** Why the account may not revoke locks on the `key` of the request; null: it may, or there was none. */
+  readonly revokeRefusal: string | null;
 }
 
 /** How the gateway learned of an event: it was told, or two consecutive lists differ. */

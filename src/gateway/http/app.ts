@@ -11,6 +11,8 @@ import { ProtocolError } from "../../protocol/handshake.ts";
 import type { EventLog } from "../../server/events/event-log.ts";
 import type { ConnectionCounts } from "../../server/events/metrics.ts";
 import type { Readiness } from "../../server/status.ts";
+import type { Dashboard } from "../dashboard/dashboard.ts";
+import { addDashboardRoutes } from "../dashboard/routes.ts";
 import { References } from "../references.ts";
 import type { GatewayService } from "../service.ts";
 import { ClaimRoutes } from "./claim-routes.ts";
@@ -37,6 +39,7 @@ export interface HttpAppOptions {
   readonly checkReadiness: () => Readiness;
   /** The version of this program. */
   readonly version: string;
+  readonly dashboard: Dashboard;
 }
 
 /** The HTTP API of a server. */
@@ -55,7 +58,7 @@ export interface HttpApp {
 
 /** Creates the HTTP API. `connections`: the numbers of connections over HTTP, for /metrics. */
 export function createHttpApp(options: HttpAppOptions, connections: ConnectionCounts): HttpApp {
-  const { service, access, eventLog } = options;
+  const { service, access, eventLog, dashboard } = options;
   const { store, register, places } = service;
   const streams = new SentEvents(service.clock);
   const events = new EventStream(service, eventLog, streams);
@@ -63,21 +66,29 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
   const locks = new LockRoutes(service);
   const status = new StatusRoutes({ ...options, connections });
   const authenticate = createAuthentication(service, access);
+  const authenticated = requireCredential(options, authenticate);
 
   const app = new Hono<HttpEnv>();
   app.use(countProblems(options.metrics), watchDisconnect, rejectOtherMethods(app));
-  app.post("/v1/claims", authenticate, (c) => claims.claim(c));
-  app.post("/v1/claims/wait", authenticate, (c) => claims.wait(c));
-  app.post("/v1/claims/renew", authenticate, (c) => claims.renew(c));
-  app.post("/v1/claims/release", authenticate, (c) => claims.release(c));
-  app.get("/v1/locks", authenticate, (c) => locks.list(c));
-  app.post("/v1/locks/revoke", authenticate, (c) => locks.revoke(c));
-  app.get("/events", authenticate, (c) => events.open(c));
-  app.get("/metrics", authenticate, (c) => status.metrics(c));
+  app.post("/v1/claims", authenticated, (c) => claims.claim(c));
+  app.post("/v1/claims/wait", authenticated, (c) => claims.wait(c));
+  app.post("/v1/claims/renew", authenticated, (c) => claims.renew(c));
+  app.post("/v1/claims/release", authenticated, (c) => claims.release(c));
+  app.get("/v1/locks", authenticated, (c) => locks.list(c));
+  app.post("/v1/locks/revoke", authenticated, (c) => locks.revoke(c));
+  app.get("/events", authenticated, (c) => events.open(c));
+  app.get("/metrics", authenticated, (c) => status.metrics(c));
   // a load balancer probes these without a credential, and they say nothing about locks
   app.get("/health", (c) => status.health(c));
   app.get("/ready", (c) => status.ready(c));
   app.get("/v1/openapi.json", (c) => status.openApi(c));
+  addDashboardRoutes(app, {
+    service,
+    access,
+    dashboard,
+    streams,
+    authenticate: (credential, c) => authenticate(c, credential),
+  });
   app.notFound((c) => respond(c as HttpContext, new Problem("NOT_FOUND", "path", "this path does not exist")));
   app.onError(createErrorHandler(service));
 
@@ -96,6 +107,7 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
     close() {
       accessListener[Symbol.dispose]();
       streams.close();
+      dashboard.close();
       register.close();
       store.close().catch((error: unknown) => service.log("the store could not be closed", error));
     },
@@ -115,13 +127,13 @@ function toNodeListener(app: Hono<HttpEnv>, service: GatewayService): HttpApp["h
     listener(incoming, outgoing).catch((error: unknown) => service.log("a request failed", error));
 }
 
-/**
- * Sets `principal` by the credential in the Authorization header.
- * @throws ProtocolError AUTH; Problem LIMIT after too many wrong credentials from this address; Problem INVALID if the
- * header is not a bearer credential
- */
-function createAuthentication(service: GatewayService, access: AccessControl): MiddlewareHandler<HttpEnv> {
-  function authenticate(credential: string | null, address: string): Principal {
+/** The principal of a credential. */
+type Authenticate = (c: HttpContext, credential: string | null) => Principal;
+
+/** @throws (as the function) ProtocolError AUTH; Problem LIMIT after too many wrong credentials from this address */
+function createAuthentication(service: GatewayService, access: AccessControl): Authenticate {
+  return (c, credential) => {
+    const address = clientAddress(c);
     try {
       return access.authenticate(credential, address);
     } catch (error) {
@@ -130,9 +142,27 @@ function createAuthentication(service: GatewayService, access: AccessControl): M
       if (error.code !== "LIMIT") throw error;
       throw new Problem("LIMIT", "credential", error.message, { retryMs: MINUTE_MS });
     }
-  }
+  };
+}
+
+/**
+ * Sets `principal` by the credential in the Authorization header.
+ * @throws as Authenticate; Problem INVALID if the header is not a bearer credential; Problem AUTH, always, where only the
+ * viewers of the dashboard may use the store
+ */
+function requireCredential(
+  { access, dashboard }: HttpAppOptions,
+  authenticate: Authenticate,
+): MiddlewareHandler<HttpEnv> {
+  const isForViewersOnly = dashboard.options.hasStartTokens === true && !access.isRequired;
   return async (c, next) => {
-    c.set("principal", authenticate(parseCredential(c.env.incoming.headers.authorization), clientAddress(c)));
+    if (isForViewersOnly)
+      throw new Problem(
+        "AUTH",
+        "credential",
+        "this is a dashboard without accounts: `holdfast gateway` serves the API",
+      );
+    c.set("principal", authenticate(c, parseCredential(c.env.incoming.headers.authorization)));
     await next();
   };
 }

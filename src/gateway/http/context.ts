@@ -5,6 +5,7 @@ import type { HttpBindings } from "@hono/node-server";
 import type { Context, MiddlewareHandler } from "hono";
 import type { Principal } from "../../auth/access-control.ts";
 import { JsonError, parseStrictJson } from "../../util/strict-json.ts";
+import type { Viewer } from "../dashboard/viewer-sessions.ts";
 import { invalidField, Problem } from "./problem.ts";
 
 /** Nesting depth of a body: those of the API have at most three levels. */
@@ -16,6 +17,8 @@ export interface HttpEnv {
   readonly Variables: {
     /** The account that sends the request; not set for public paths. */
     principal: Principal;
+    /** The viewer of the dashboard that sends it; set for its data only. */
+    viewer: Viewer;
     /** Aborted when the connection has ended: no response can be sent any more. */
     disconnected: AbortSignal;
     /** The error response, if it is one. */

@@ -38,9 +38,18 @@ export function checkOrigin(incoming: IncomingMessage, hosts: AllowedHosts): voi
     throw forbiddenProblem("origin", "requests from foreign web pages are refused");
   }
   const site = incoming.headers["sec-fetch-site"];
-  if (site !== undefined && site !== "same-origin" && site !== "none") {
+  if (site !== undefined && site !== "same-origin" && site !== "none" && !isLinkToPage(incoming)) {
     throw forbiddenProblem("site", "requests from foreign web pages are refused");
   }
+}
+
+/**
+ * A link in a foreign page, followed to a page of the dashboard. The page contains no data, cannot be framed, and
+ * without a page of this server the browser sends no cookie.
+ */
+function isLinkToPage({ method, url = "", headers }: IncomingMessage): boolean {
+  const isNavigation = headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
+  return isNavigation && method === "GET" && /^\/ui(?:\/(?!api\/|session)|$|\?)/.test(url);
 }
 
 function isAllowedHost(header: string, incoming: IncomingMessage, { host, names }: AllowedHosts): boolean {

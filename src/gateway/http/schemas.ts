@@ -15,6 +15,7 @@ import { ALL_PERMITS, MAX_LOCKS } from "../../spi/driver.ts";
 import { MAX_DURATION_MS, MIN_TTL_MS, parseDuration } from "../../util/duration.ts";
 import { randomId } from "../../util/ids.ts";
 import { cleanLabel, MAX_KEY_BYTES, validateKey } from "../../util/keys.ts";
+import type { SessionRequest } from "../dashboard/view-types.ts";
 import { invalidField, Problem } from "./problem.ts";
 
 /** The longest wait of one request. After that the client receives "waiting" and may repeat the request. */
@@ -193,6 +194,9 @@ const RevokeBody = z.object({
       "Free the key at once, although its holder may still be working. Default: false; the key is free when its holder has released it or its lease has ended.",
     ),
 });
+
+/** For the pages of the dashboard, and not a part of the API. */
+const SessionBody = z.union([z.strictObject({ start: z.string() }), z.strictObject({ credential: z.string() })]);
 
 // Responses
 
@@ -440,4 +444,11 @@ export function parseReleaseRequest(body: unknown): ParsedReference {
 export function parseRevokeRequest(body: unknown): Required<RevokeTarget> {
   const { key, token, reason, now = false } = parseBody(RevokeBody, body);
   return { key, token: BigInt(token), reason: cleanLabel(reason), now };
+}
+
+/** The body of POST /ui/session. @throws Problem */
+export function parseSessionRequest(body: unknown): SessionRequest {
+  const { data } = SessionBody.safeParse(body);
+  if (data === undefined) throw invalidField("body", "malformed", "the body must have either start or credential");
+  return data;
 }

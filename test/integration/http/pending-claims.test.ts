@@ -12,7 +12,7 @@ import type { HttpResponse } from "../../support/http-fixture.ts";
 import { cleanUpAfterEach, onCleanup, post, request } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { expectHeld, makeClaim } from "../../support/server-fixture.ts";
-import { serverGateway } from "../../support/server-gateway.ts";
+import { serverDashboard, serverGateway } from "../../support/server-gateway.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
 import { until } from "../../support/until.ts";
 
@@ -27,9 +27,12 @@ interface HttpSite {
 
 /** The HTTP port of the test world's current server. */
 async function createSite(harness: ServerHarness): Promise<HttpSite> {
+  const parts = harness.parts as ServerParts;
+  const service = serverGateway(harness.service as LockService);
   const http = createHttpServer({
-    ...(harness.parts as ServerParts),
-    service: serverGateway(harness.service as LockService),
+    ...parts,
+    service,
+    dashboard: serverDashboard(service, parts),
     access: ALLOW_ALL,
     checkReadiness: () => ({ ok: true }),
     version: "0",

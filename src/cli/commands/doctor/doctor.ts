@@ -29,6 +29,11 @@ export async function doctorCommand(flags: DoctorFlags): Promise<number> {
   return checks.some(({ status }) => status === "fail") ? EXIT_CODES.unreachable : 0;
 }
 
+/** The checks, for the dashboard. A store that cannot be used is one of their results. */
+export async function diagnoseStore(url: string | undefined): Promise<readonly Check[]> {
+  return buildReport(await measure(url === undefined ? {} : { url }));
+}
+
 async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<Measurements> {
   const name = resolveUrl(url);
   const unreached = {

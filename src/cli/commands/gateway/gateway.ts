@@ -2,6 +2,7 @@
 
 import type { Command } from "commander";
 import { createDriver } from "../../../client/driver-url.ts";
+import type { DashboardSettings } from "../../../gateway/dashboard/dashboard.ts";
 import type { Gateway } from "../../../gateway/gateway.ts";
 import type { GatewayOptions } from "../../../gateway/gateway-config.ts";
 import { resolveGatewayConfig } from "../../../gateway/gateway-config.ts";
@@ -10,18 +11,34 @@ import { CommandError, toCommandError } from "../../errors.ts";
 import { describeStore, resolveUrl } from "../../open-store.ts";
 import { formatJsonLine, handleWarnings, printLine } from "../../output.ts";
 import { InterruptedError } from "../../signals.ts";
+import { diagnoseStore } from "../doctor/doctor.ts";
 import { createLogger } from "../serve/log.ts";
 import { throwErrors } from "../serve/serve.ts";
 import { Settings, toSettingErrors } from "../serve/settings.ts";
 import { waitForShutdown } from "../serve/shutdown.ts";
 import { toGatewaySettings } from "./settings.ts";
 
+/** What a command adds to a gateway. */
+export interface GatewayExtension {
+  readonly dashboard?: (settings: Settings) => DashboardSettings;
+  /** Prints where the gateway can be reached, after its start. */
+  readonly announce: (gateway: Gateway, settings: Settings, storeName: string) => void;
+}
+
+/** `holdfast gateway`. @throws as serveGateway() */
+export function gatewayCommand(command: Command): Promise<number> {
+  return serveGateway(command, {
+    announce: ({ address, runId }, settings) =>
+      printLine(settings.has("json") ? formatJsonLine({ http: address, runId }) : `HTTP on ${address}`),
+  });
+}
+
 /**
  * Serves until SIGTERM or SIGINT.
  * @throws CommandError usage or config with all errors; unreachable or refused if the store cannot be used or the
  * address is not available
  */
-export async function gatewayCommand(command: Command): Promise<number> {
+export async function serveGateway(command: Command, { dashboard, announce }: GatewayExtension): Promise<number> {
   const settings = new Settings(command);
   const { url, options, logFormat, logLevel } = toGatewaySettings(settings);
   const log = createLogger(logFormat, logLevel);
@@ -34,11 +51,17 @@ export async function gatewayCommand(command: Command): Promise<number> {
     printLine("configuration is valid");
     return 0;
   }
-  const gateway = await startGateway({ ...options, driver: driver as Driver, log }, config, url);
+  const storeName = describeStore(url);
+  const parts = {
+    driver: driver as Driver,
+    log,
+    storeName,
+    dashboard: { ...dashboard?.(settings), diagnose: () => diagnoseStore(url) },
+  };
+  const gateway = await startGateway({ ...options, ...parts }, config, storeName);
   // before printing the address: a reader of that line may send a signal at once
   const shutdown = waitForShutdown(toStoppable(gateway), { idleMs: undefined, onHangup: "reload", log });
-  const { address, runId } = gateway;
-  printLine(settings.has("json") ? formatJsonLine({ http: address, runId }) : `HTTP on ${address}`);
+  announce(gateway, settings, storeName);
   const { reason, isHangup } = await shutdown;
   log(`stopping: ${reason}`);
   await gateway.close();
@@ -61,7 +84,7 @@ async function createStoreDriver(url: string | undefined, settings: Settings): P
 async function startGateway(
   options: GatewayOptions,
   config: ReturnType<typeof resolveGatewayConfig>["config"],
-  url: string | undefined,
+  storeName: string,
 ): Promise<Gateway> {
   const { openGateway } = await import("../../../gateway/gateway.ts");
   try {
@@ -71,7 +94,7 @@ async function startGateway(
     if (syscall === "listen" || message.startsWith("cannot listen")) {
       throw new CommandError("unreachable", `the gateway could not be started: ${message}`, { cause: error });
     }
-    throw toCommandError(error, describeStore(url));
+    throw toCommandError(error, storeName);
   }
 }
 

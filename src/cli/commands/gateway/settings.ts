@@ -1,6 +1,6 @@
 /** The settings of `holdfast gateway`: those of `holdfast serve` that concern HTTP, and its own. */
 
-import type { Option } from "commander";
+import { Option } from "commander";
 import type { GatewayOptions } from "../../../gateway/gateway-config.ts";
 import type { LogSettings, Settings } from "../serve/settings.ts";
 import { createServeOptions, setting, toLogSettings, toPortOptions } from "../serve/settings.ts";
@@ -23,6 +23,15 @@ export function createGatewayOptions(): Option[] {
       "file of the key that all gateways of the store share: with --credentials, references of one are accepted by all",
     ),
     ...createServeOptions().filter((option) => SHARED.includes(option.name())),
+  ];
+}
+
+/** The flags of `holdfast dashboard`: those of a gateway, and its own. */
+export function createDashboardOptions(): Option[] {
+  return [
+    ...createGatewayOptions(),
+    setting("--read-only", "no lock can be revoked from the pages"),
+    new Option("--open", "open the link in the browser of this desktop"),
   ];
 }
 

@@ -1,0 +1,30 @@
+/**
+ * Opens a link with a secret in the browser of this desktop. Other users of the machine can read the arguments of a
+ * process: so the browser opens a file that only this user can read, and the file leads to the link.
+ */
+
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { info } from "../../output.ts";
+
+/** How long the file exists: as long as the link is valid. */
+const FILE_MS = 60_000;
+
+/** A desktop that cannot open the file is reported: the user has the link on the screen, too. */
+export function openInBrowser(link: string): void {
+  const folder = mkdtempSync(join(process.env.XDG_RUNTIME_DIR ?? tmpdir(), "holdfast-"));
+  const remove = (): void => rmSync(folder, { recursive: true, force: true });
+  const file = join(folder, "dashboard.html");
+  writeFileSync(file, `<!doctype html><meta http-equiv="refresh" content="0; url=${link}">\n`, { mode: 0o600 });
+  process.once("exit", remove);
+  setTimeout(remove, FILE_MS).unref();
+  const program = process.platform === "darwin" ? "open" : "xdg-open";
+  const child = spawn(program, [file], { stdio: "ignore", detached: true });
+  child.on("error", ({ message }) => {
+    remove();
+    info(`the link could not be opened: ${message}`);
+  });
+  child.unref();
+}

@@ -1,0 +1,119 @@
+/**
+ * What the pages of the dashboard show: one list of the store for all viewers, and what it and the events say over time.
+ * Rights are applied to each answer (routes.ts), never here.
+ */
+
+import type { Principal } from "../../auth/access-control.ts";
+import type { Check, Pause, RevokeTarget } from "../../spi/driver.ts";
+import type { Clock, Timer } from "../../util/clock.ts";
+import { EventHistory } from "./event-history.ts";
+import type { EventSource } from "./event-sources.ts";
+import { SampleHistory } from "./sample-history.ts";
+import type { SamplerOptions } from "./store-sampler.ts";
+import { ALL_WANTED_MS, StoreSampler } from "./store-sampler.ts";
+import { ViewerSessions } from "./viewer-sessions.ts";
+
+/** The settings of the pages, as the program that starts a gateway gives them. */
+export interface DashboardSettings {
+  /**
+   * Start tokens open sessions: for a gateway without accounts, whose only user is the one who started it. Default false:
+   * without accounts the pages cannot be opened.
+   */
+  readonly hasStartTokens?: boolean;
+  /** Nothing can be revoked from the pages. Default false. */
+  readonly isReadOnly?: boolean;
+  /** What `holdfast doctor` says about the store. */
+  readonly diagnose?: () => Promise<readonly Check[]>;
+}
+
+export interface DashboardOptions extends DashboardSettings {
+  readonly clock: Clock;
+  /** The store, as messages name it: never with a password. */
+  readonly storeName: string;
+  readonly list: SamplerOptions["list"];
+  /** Where events come from, and whether they are all events of the store. */
+  readonly events: { readonly source: EventSource; readonly origin: "server" | "gateway" };
+  /** The store grants no new locks for the time being. */
+  readonly pause: () => Pause | null;
+}
+
+/** The checks are made again after this time. */
+const CHECKS_MAX_AGE_MS = 30_000;
+
+export class Dashboard {
+  readonly options: DashboardOptions;
+  readonly startedAt: number;
+  readonly sessions: ViewerSessions;
+  readonly sampler: StoreSampler;
+  readonly history: EventHistory;
+  readonly samples: SampleHistory;
+  readonly #timer: Timer;
+  /** null: no viewer has been there for a while. */
+  #subscription: Disposable | null = null;
+  #checks: { readonly madeAt: number; readonly result: Promise<readonly Check[]> } | null = null;
+
+  constructor(options: DashboardOptions) {
+    const { clock, list, events } = options;
+    this.options = options;
+    this.startedAt = clock.wall();
+    this.sessions = new ViewerSessions(clock);
+    this.history = new EventHistory(() => clock.wall());
+    this.samples = new SampleHistory(clock, this.history);
+    this.sampler = new StoreSampler({
+      clock,
+      list,
+      onAll: (listing) => {
+        // a lock server tells everything
+        if (events.origin === "gateway") this.history.addListing(listing);
+        this.samples.add(listing);
+      },
+    });
+    this.#timer = clock.timer(() => this.#pause());
+  }
+
+  /** A viewer is there: lists and events go on for a while after the last one. */
+  watch(): void {
+    const { clock, events } = this.options;
+    this.#timer.set(clock.now() + ALL_WANTED_MS);
+    this.sampler.watch();
+    this.#subscription ??= events.source(this.history);
+  }
+
+  /** The checks of `holdfast doctor`; null: the program that started the gateway cannot make them. */
+  async checks(): Promise<{ readonly ageMs: number; readonly checks: readonly Check[] } | null> {
+    const { clock, diagnose } = this.options;
+    if (diagnose === undefined) return null;
+    const now = clock.now();
+    if (this.#checks === null || now - this.#checks.madeAt >= CHECKS_MAX_AGE_MS) {
+      const made = { madeAt: now, result: diagnose() };
+      this.#checks = made;
+      made.result.catch(() => {
+        if (this.#checks === made) this.#checks = null;
+      });
+    }
+    const { madeAt, result } = this.#checks;
+    return { ageMs: now - madeAt, checks: await result };
+  }
+
+  /** Records a revocation from the pages. A lock server tells of it by itself. */
+  recordRevocation({ key, token, reason, now }: Required<RevokeTarget>, { name }: Principal): void {
+    const { clock, events } = this.options;
+    if (events.origin === "server") return;
+    const { tag = "", label = "" } = this.sampler.findHolder(key, token) ?? {};
+    const details = { keys: [key], tag, label, token, account: "", operator: name, reason };
+    const event = { seq: 0, at: Math.round(clock.wall()), kind: now ? "removed" : "revoked", ...details };
+    this.history.addTold([event], false);
+  }
+
+  close(): void {
+    this.#timer.stop();
+    this.#pause();
+    this.sampler.close();
+  }
+
+  #pause(): void {
+    this.#subscription?.[Symbol.dispose]();
+    this.#subscription = null;
+    this.history.markGap();
+  }
+}

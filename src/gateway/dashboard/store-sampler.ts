@@ -1,0 +1,207 @@
+/**
+ * Lists the store for all viewers together, while there are any.
+ *
+ *   idle      no viewer has asked for a while
+ *   listing   a round: each wanted query is listed once, one after another
+ *   resting   until the next round
+ *
+ *   idle -> listing      read()
+ *   listing -> resting   for REST_FACTOR times the duration of the round, at least MIN_INTERVAL_MS
+ *   resting -> listing   the rest is over, and a query is wanted
+ *   resting -> idle      the rest is over, and none is
+ *
+ * Invariant: the store lists for the dashboard for at most 5 % of the time, and one round begins at most every 2 s,
+ * however many viewers there are and whatever they search for.
+ */
+
+import { RequestError } from "../../server/request-error.ts";
+import type { ClaimView, ListQuery, Page } from "../../spi/driver.ts";
+import type { Clock, Timer } from "../../util/clock.ts";
+
+export const MIN_INTERVAL_MS = 2_000;
+/** A round takes 1 of 20 parts of the time. */
+const REST_FACTOR = 19;
+/** With more of them a page of rows is no help, and each list is work for the store. */
+export const MAX_CLAIMS = 2_000;
+const PAGE_SIZE = 1_000;
+/** Viewers ask again every interval; a query is listed for some time longer. */
+const WANTED_INTERVALS = 3;
+/** The list of all claims goes on for the charts and the events: a viewer may come back. */
+export const ALL_WANTED_MS = 600_000;
+/** Different queries at once. */
+const MAX_QUERIES = 20;
+/** How long a viewer waits for the first list of a query. */
+const FIRST_LIST_MS = 10_000;
+
+/** What one list showed. */
+export interface Listing {
+  /** Rises with each list. */
+  readonly sequence: number;
+  /** On the clock's now() scale. */
+  readonly readAt: number;
+  readonly views: readonly ClaimView[];
+  readonly isComplete: boolean;
+}
+
+/** A listing as it is now. */
+export interface CurrentListing extends Listing {
+  readonly intervalMs: number;
+  /** Why the newest attempt failed; null: it did not. */
+  readonly failure: string | null;
+}
+
+export interface SamplerOptions {
+  readonly clock: Clock;
+  /** A page of all claims, whoever may see them. @throws RequestError */
+  readonly list: (query: ListQuery, max: number, after: string | undefined) => Promise<Page<ClaimView>>;
+  /** Called with each list of all claims; null: it failed. */
+  readonly onAll: (listing: Listing | null) => void;
+}
+
+interface WantedQuery {
+  readonly query: ListQuery;
+  wantedUntil: number;
+  listing: Listing | null;
+  failure: string | null;
+  /** Called after each attempt. */
+  readonly waiting: Set<() => void>;
+}
+
+const ALL: ListQuery = { prefix: "" };
+
+export class StoreSampler {
+  readonly #options: SamplerOptions;
+  readonly #timer: Timer;
+  readonly #queries = new Map<string, WantedQuery>();
+  #state: "idle" | "listing" | "resting" | "closed" = "idle";
+  #sequence = 0;
+  #intervalMs = MIN_INTERVAL_MS;
+
+  constructor(options: SamplerOptions) {
+    this.#options = options;
+    this.#timer = options.clock.timer(() => void this.#list());
+  }
+
+  /** The time between two lists at present. */
+  get intervalMs(): number {
+    return this.#intervalMs;
+  }
+
+  /** Keeps the list of all claims going. */
+  watch(): void {
+    this.#want(ALL, ALL_WANTED_MS);
+  }
+
+  /**
+   * The newest listing of these claims: the first one is waited for.
+   * @throws RequestError STORE if there is none yet, LIMIT if too many different queries are read at once
+   */
+  async read(query: ListQuery): Promise<CurrentListing> {
+    this.watch();
+    const wanted = this.#want(query, WANTED_INTERVALS * this.#intervalMs);
+    if (wanted.listing === null && wanted.failure === null) await this.#firstAttempt(wanted);
+    const { listing, failure } = wanted;
+    if (listing === null) throw new RequestError("STORE", failure ?? "the store has not answered yet");
+    return { ...listing, failure, intervalMs: this.#intervalMs };
+  }
+
+  /** The holder of this key with this token, if a list has shown it. */
+  findHolder(key: string, token: bigint): ClaimView | undefined {
+    for (const { listing } of this.#queries.values()) {
+      const found = listing?.views.find(
+        ({ answer, locks }) =>
+          answer.state === "held" && answer.token === token && locks.some((lock) => lock.key === key),
+      );
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  close(): void {
+    this.#state = "closed";
+    this.#timer.stop();
+    for (const { waiting } of this.#queries.values()) for (const resolve of waiting) resolve();
+    this.#queries.clear();
+  }
+
+  #want(query: ListQuery, ms: number): WantedQuery {
+    const name = JSON.stringify(query);
+    const wantedUntil = this.#options.clock.now() + ms;
+    const existing = this.#queries.get(name);
+    if (existing !== undefined) {
+      existing.wantedUntil = Math.max(existing.wantedUntil, wantedUntil);
+      return existing;
+    }
+    this.#dropUnwanted();
+    if (this.#queries.size >= MAX_QUERIES)
+      throw new RequestError("LIMIT", `at most ${MAX_QUERIES} different searches at once`);
+    const wanted = { query, wantedUntil, listing: null, failure: null, waiting: new Set<() => void>() };
+    this.#queries.set(name, wanted);
+    if (this.#state === "idle") void this.#list();
+    return wanted;
+  }
+
+  #firstAttempt(wanted: WantedQuery): Promise<void> {
+    return new Promise((resolve) => {
+      const { clock } = this.#options;
+      const end = (): void => {
+        timer.stop();
+        wanted.waiting.delete(end);
+        resolve();
+      };
+      const timer = clock.timer(end);
+      timer.set(clock.now() + FIRST_LIST_MS);
+      wanted.waiting.add(end);
+    });
+  }
+
+  #dropUnwanted(): void {
+    const now = this.#options.clock.now();
+    for (const [name, { wantedUntil, waiting }] of [...this.#queries]) {
+      if (now >= wantedUntil && waiting.size === 0) this.#queries.delete(name);
+    }
+  }
+
+  async #list(): Promise<void> {
+    const { clock } = this.#options;
+    this.#dropUnwanted();
+    if (this.#queries.size === 0) {
+      this.#state = "idle";
+      return;
+    }
+    this.#state = "listing";
+    const startedAt = clock.now();
+    for (const wanted of [...this.#queries.values()]) await this.#attempt(wanted);
+    if ((this.#state as string) === "closed") return;
+    const now = clock.now();
+    this.#intervalMs = Math.max(MIN_INTERVAL_MS, (now - startedAt) * (REST_FACTOR + 1));
+    this.#state = "resting";
+    this.#timer.set(startedAt + this.#intervalMs);
+  }
+
+  async #attempt(wanted: WantedQuery): Promise<void> {
+    try {
+      wanted.listing = await this.#fetch(wanted.query);
+      wanted.failure = null;
+    } catch (error) {
+      wanted.failure = (error as Error).message;
+    }
+    if (wanted.query === ALL && this.#state !== "closed")
+      this.#options.onAll(wanted.failure === null ? wanted.listing : null);
+    for (const end of [...wanted.waiting]) end();
+  }
+
+  async #fetch(query: ListQuery): Promise<Listing> {
+    const { clock, list } = this.#options;
+    const readAt = clock.now();
+    const views: ClaimView[] = [];
+    let cursor: string | undefined;
+    do {
+      const { items, next } = await list(query, PAGE_SIZE, cursor);
+      views.push(...items);
+      cursor = next;
+    } while (cursor !== undefined && views.length < MAX_CLAIMS);
+    this.#sequence++;
+    return { sequence: this.#sequence, readAt, views: views.slice(0, MAX_CLAIMS), isComplete: cursor === undefined };
+  }
+}
