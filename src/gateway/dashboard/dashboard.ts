@@ -100,9 +100,10 @@ export class Dashboard {
     const { clock, events } = this.options;
     if (events.origin === "server") return;
     const { tag = "", label = "" } = this.sampler.findHolder(key, token) ?? {};
-    const details = { keys: [key], tag, label, token, account: "", operator: name, reason };
-    const event = { seq: 0, at: Math.round(clock.wall()), kind: now ? "removed" : "revoked", ...details };
-    this.history.addTold([event], false);
+    this.history.addAction({
+      ...{ at: Math.round(clock.wall()), kind: now ? "removed" : "revoked", source: "told" },
+      ...{ keys: [key], tag, label, token: String(token), account: "", operator: name, reason },
+    });
   }
 
   close(): void {

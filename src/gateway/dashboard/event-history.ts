@@ -87,6 +87,11 @@ export class EventHistory {
     this.#append(records);
   }
 
+  /** Records what was done through the pages: what follows from it is told by others, or seen in lists. */
+  addAction(event: NewEvent): void {
+    this.#append([event]);
+  }
+
   /** Events were missed until now. */
   markGap(): void {
     this.since = this.#wall();

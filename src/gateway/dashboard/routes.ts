@@ -20,6 +20,7 @@ import type { ClaimView, ListQuery } from "../../spi/driver.ts";
 import type { HttpContext, HttpEnv } from "../http/context.ts";
 import { jsonResponse, parseQuery, readBody } from "../http/context.ts";
 import { invalidField, Problem } from "../http/problem.ts";
+import { revokeLock } from "../http/revocation.ts";
 import { parseRevokeRequest, parseSessionRequest } from "../http/schemas.ts";
 import type { SentEvents } from "../http/sent-events.ts";
 import type { GatewayService } from "../service.ts";
@@ -98,7 +99,8 @@ class DashboardRoutes {
   };
 
   methods(c: HttpContext): Response {
-    return jsonResponse(c, { accounts: this.#options.access.isRequired });
+    const methods: views.SessionMethods = { accounts: this.#options.access.isRequired };
+    return jsonResponse(c, methods);
   }
 
   async signIn(c: HttpContext): Promise<Response> {
@@ -155,7 +157,9 @@ class DashboardRoutes {
     const { clock } = this.#options.service;
     const query = parseQuery(c, ["prefix", "key", "after"]);
     const listing = await this.#options.dashboard.sampler.read(toListQuery(query));
-    if (query.get("after") === `${listing.sequence}` && listing.failure === null) return c.body(null, 204);
+    const paused = this.#options.dashboard.options.pause();
+    const isUnchanged = query.get("after") === `${listing.sequence}`;
+    if (isUnchanged && listing.failure === null && paused === null) return c.body(null, 204);
     const { sequence, readAt, intervalMs, isComplete, failure } = listing;
     const ageMs = Math.round(clock.now() - readAt);
     const principal = c.get("principal");
@@ -164,7 +168,7 @@ class DashboardRoutes {
     const reading: views.Reading = {
       ...{ sequence, ageMs, intervalMs, isComplete, failure },
       claims: seen.map(toListedClaim),
-      paused: this.#options.dashboard.options.pause(),
+      paused,
       revokeRefusal: this.#findRevokeRefusal(principal, query.get("key")),
     };
     return jsonResponse(c, reading);
@@ -215,9 +219,10 @@ class DashboardRoutes {
       origin: options.events.origin,
       intervalMs: sampler.intervalMs,
     };
+    const key = parseQuery(c, ["key"]).get("key");
     const lastSequence = Number(c.env.incoming.headers["last-event-id"] ?? 0);
     const format = (events: readonly views.DashboardEvent[]): string =>
-      formatEvents(toVisibleEvents(events, principal));
+      formatEvents(toVisibleEvents(events, principal, key));
     const welcome = `event: start\ndata: ${JSON.stringify(start)}\n\n${format(history.after(lastSequence || 0))}`;
     return streams.open(c, principal, welcome, (write) =>
       history.subscribe((events) => {
@@ -235,8 +240,7 @@ class DashboardRoutes {
     if (dashboard.options.isReadOnly === true)
       throw new Problem("FORBIDDEN", "readOnly", "the dashboard was started with --read-only");
     const target = parseRevokeRequest(await readBody(c, MAX_BODY_BYTES));
-    if (!(await service.store.revoke(principal, target)))
-      throw new Problem("NOT_HELD", "unknown", "no claim holds this key with this token; nothing was changed");
+    await revokeLock(service, principal, target);
     dashboard.recordRevocation(target, principal);
     return jsonResponse(c, {});
   }
@@ -281,7 +285,8 @@ function toListQuery(query: ReadonlyMap<string, string>): ListQuery {
 
 function toListedClaim(view: ClaimView): views.ListedClaim {
   const { token, ...info } = toClaimInfo(view);
-  return { ...info, token: token === null ? null : String(token) };
+  const { ttlMs } = view;
+  return { ...info, token: token === null ? null : String(token), ...(ttlMs !== "session" && { leaseMs: ttlMs }) };
 }
 
 function formatEvents(events: readonly views.DashboardEvent[]): string {

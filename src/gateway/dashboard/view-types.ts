@@ -6,7 +6,6 @@
  *   GET    /ui/session/methods         SessionMethods, without a session
  *   POST   /ui/session                 SessionRequest -> Session, and the cookie
  *   DELETE /ui/session                 204: the session has ended
- *   GET    /ui/session/methods         { accounts }: a credential opens a session; false: a start token does
  *   GET    /ui/api/overview            Overview
  *   GET    /ui/api/claims?prefix=TEXT  Reading; ?key=KEY: only the queue of this key. &after=SEQUENCE: 204 if it has not changed,
  *                                      nor `failure` and `paused`

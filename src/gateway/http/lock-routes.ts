@@ -6,7 +6,8 @@ import type { ClaimView, ListQuery } from "../../spi/driver.ts";
 import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { jsonResponse, parseQuery, readBody } from "./context.ts";
-import { invalidField, Problem } from "./problem.ts";
+import { invalidField } from "./problem.ts";
+import { revokeLock } from "./revocation.ts";
 import { parseRevokeRequest } from "./schemas.ts";
 
 const DEFAULT_PAGE_SIZE = 100;
@@ -31,13 +32,9 @@ export class LockRoutes {
   }
 
   async revoke(c: HttpContext): Promise<Response> {
-    const { store, limits } = this.#service;
-    const target = parseRevokeRequest(await readBody(c, limits.lineBytes));
+    const target = parseRevokeRequest(await readBody(c, this.#service.limits.lineBytes));
     const { key, token, now } = target;
-    if (!(await store.revoke(c.get("principal"), target))) {
-      const message = "no claim holds this key with this token; nothing was changed";
-      throw new Problem("NOT_HELD", "unknown", message);
-    }
+    await revokeLock(this.#service, c.get("principal"), target);
     return jsonResponse(c, { state: now ? "removed" : "revoked", key, token: String(token) });
   }
 }

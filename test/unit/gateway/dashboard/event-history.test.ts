@@ -1,0 +1,135 @@
+import { expect, test } from "vitest";
+import { EventHistory } from "../../../../src/gateway/dashboard/event-history.ts";
+import { SampleHistory } from "../../../../src/gateway/dashboard/sample-history.ts";
+import type { Listing } from "../../../../src/gateway/dashboard/store-sampler.ts";
+import type { DashboardEvent } from "../../../../src/gateway/dashboard/view-types.ts";
+import { toVisibleEvents } from "../../../../src/gateway/dashboard/visible-events.ts";
+import type { ServerEvent } from "../../../../src/protocol/admin-frames.ts";
+import type { ClaimView } from "../../../../src/spi/driver.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { createTestAccess, testAccount } from "../../../support/test-accounts.ts";
+import { makeHolder, makeWaiter } from "../../cli/claim-views.ts";
+
+let sequence = 0;
+
+function makeListing(views: readonly ClaimView[], isComplete = true): Listing {
+  sequence++;
+  return { sequence, readAt: 0, views, isComplete };
+}
+
+function told(kind: string, tag: string, at: number): ServerEvent {
+  return { seq: 1, at, kind, keys: ["k"], tag, label: "ana", account: "", token: 7n };
+}
+
+const summary = (events: readonly DashboardEvent[]): string[] =>
+  events.map(({ kind, tag, source }) => `${kind} ${tag} ${source}`);
+
+test("what consecutive lists differ by is recorded with the next list", () => {
+  const history = new EventHistory(() => 5);
+  const [a, b] = [makeHolder("a", { tag: "aaaaaaaaaa" }), makeWaiter("a", { tag: "bbbbbbbbbb" })];
+  history.addListing(makeListing([]));
+  history.addListing(makeListing([a, b]));
+  expect(history.after(0)).toEqual([]);
+  history.addListing(makeListing([makeHolder("a", { tag: "bbbbbbbbbb" })]));
+  expect(summary(history.after(0))).toEqual(["granted aaaaaaaaaa sampled", "waiting bbbbbbbbbb sampled"]);
+  history.addListing(makeListing([]));
+  history.addListing(makeListing([]));
+  expect(summary(history.after(2))).toEqual([
+    "granted bbbbbbbbbb sampled",
+    "ended aaaaaaaaaa sampled",
+    "ended bbbbbbbbbb sampled",
+  ]);
+  expect(history.after(0)[0]).toMatchObject({ keys: ["a"], token: "1800000000000000", at: 5, sequence: 1 });
+  expect([history.grantCount, history.endCount]).toEqual([2, 2]);
+});
+
+test("a claim that was told about is not recorded from lists too, also if it was told later than listed", () => {
+  const history = new EventHistory(() => 5);
+  const holder = makeHolder("k", { tag: "aaaaaaaaaa" });
+  history.addListing(makeListing([]));
+  history.addListing(makeListing([holder]));
+  history.addTold([told("granted", "aaaaaaaaaa", 10)], false);
+  history.addListing(makeListing([holder]));
+  history.addListing(makeListing([]));
+  history.addTold([told("released", "aaaaaaaaaa", 20)], false);
+  history.addListing(makeListing([]));
+  history.addListing(makeListing([]));
+  expect(summary(history.after(0))).toEqual(["granted aaaaaaaaaa told", "released aaaaaaaaaa told"]);
+});
+
+test("lists that are not complete, or that failed, say nothing", () => {
+  const history = new EventHistory(() => 5);
+  const views = [makeHolder("k")];
+  for (const listing of [makeListing([]), makeListing(views, false), makeListing([]), null, makeListing(views)])
+    history.addListing(listing);
+  history.addListing(makeListing(views));
+  expect(history.after(0)).toEqual([]);
+});
+
+test("times of waiting and of holding, of claims that were told about", () => {
+  const history = new EventHistory(() => 5);
+  expect([history.waits, history.holds]).toEqual([null, null]);
+  const events = [
+    told("waiting", "a", 0),
+    told("granted", "a", 50),
+    told("granted", "b", 60),
+    told("released", "a", 90),
+  ];
+  history.addTold(events, false);
+  history.addTold([told("expired", "b", 1_000_000), told("withdrawn", "c", 1)], false);
+  const bucketsOf = (counts: readonly number[] = []): number[] =>
+    counts.flatMap((count, bucket) => Array<number>(count).fill(bucket));
+  expect(bucketsOf(history.waits?.counts)).toEqual([0, 4]);
+  expect(bucketsOf(history.holds?.counts)).toEqual([4, 12]);
+});
+
+test("the last 10,000 events are kept, with the time since when none is missing", () => {
+  const history = new EventHistory(() => 7);
+  const received: number[] = [];
+  const subscription = history.subscribe((events) => received.push(events.length));
+  history.addTold(
+    Array.from({ length: 10_003 }, (_, index) => told("granted", `t${index}`, index)),
+    false,
+  );
+  expect(history.after(0)).toHaveLength(10_000);
+  expect(history.after(10_001).map((event) => event.sequence)).toEqual([10_002, 10_003]);
+  expect(history.since).toBe(7);
+  subscription[Symbol.dispose]();
+  history.addTold([told("released", "t1", 20_000)], true);
+  expect(received).toEqual([10_003]);
+});
+
+test("a viewer sees only the events of keys that the account may see, and only those keys", () => {
+  const access = createTestAccess(testAccount("ana", "a/", ["inspect"]));
+  const history = new EventHistory(() => 5);
+  history.addTold(
+    [
+      { ...told("granted", "x", 1), keys: ["a/1", "b/1"] },
+      { ...told("granted", "y", 1), keys: ["b/2"] },
+    ],
+    false,
+  );
+  const events = history.after(0);
+  const ana = access.forAccount("ana");
+  expect(toVisibleEvents(events, ana).map(({ keys }) => keys)).toEqual([["a/1"]]);
+  expect(toVisibleEvents(events, ana, "b/1")).toEqual([]);
+  expect(toVisibleEvents(events, ana, "a/1")).toHaveLength(1);
+});
+
+test("a sample of the figures with each list, and per second what was recorded since the last one", () => {
+  const clock = new FakeClock();
+  const counts = { grantCount: 0, endCount: 0 };
+  const history = new SampleHistory(clock, counts);
+  clock.jump(2_000);
+  counts.grantCount = 10;
+  history.add(makeListing([makeHolder("k"), makeWaiter("k"), makeWaiter("k", { ageMs: 9_000 })]));
+  clock.jump(4_000);
+  counts.endCount = 8;
+  history.add(null);
+  expect(history.samples).toEqual([
+    { at: clock.wall() - 4_000, held: 1, waiting: 2, longestWaitMs: 9_000, grantsPerSecond: 5, endsPerSecond: 0 },
+    { at: clock.wall(), held: null, waiting: null, longestWaitMs: null, grantsPerSecond: 0, endsPerSecond: 2 },
+  ]);
+  for (let count = 0; count < 2_000; count++) history.add(null);
+  expect(history.samples).toHaveLength(1_800);
+});

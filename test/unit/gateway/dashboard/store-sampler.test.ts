@@ -1,0 +1,134 @@
+import { expect, test } from "vitest";
+import type { Listing } from "../../../../src/gateway/dashboard/store-sampler.ts";
+import { ALL_WANTED_MS, StoreSampler } from "../../../../src/gateway/dashboard/store-sampler.ts";
+import type { ClaimView, ListQuery, Page } from "../../../../src/spi/driver.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { makeHolder } from "../../cli/claim-views.ts";
+
+interface TestStore {
+  readonly clock: FakeClock;
+  readonly sampler: StoreSampler;
+  /** When each list began. */
+  readonly lists: { readonly query: ListQuery; readonly at: number }[];
+  readonly all: (Listing | null)[];
+  views: ClaimView[];
+  tookMs: number;
+  failure: Error | null;
+}
+
+function createStore(change: Partial<Pick<TestStore, "views" | "tookMs">> = {}): TestStore {
+  const clock = new FakeClock();
+  const [lists, all]: [TestStore["lists"], TestStore["all"]] = [[], []];
+  const store: TestStore = {
+    ...{ clock, lists, all, views: [makeHolder("k")], tookMs: 0, failure: null, ...change },
+    sampler: new StoreSampler({
+      clock,
+      async list(query, max, after): Promise<Page<ClaimView>> {
+        lists.push({ query, at: clock.now() });
+        clock.jump(store.tookMs);
+        if (store.failure !== null) throw store.failure;
+        const start = Number(after ?? 0);
+        const items = store.views.slice(start, start + max);
+        return start + max < store.views.length ? { items, next: `${start + max}` } : { items };
+      },
+      onAll: (listing) => void all.push(listing),
+    }),
+  };
+  return store;
+}
+
+const ALL = { prefix: "" };
+
+test("many viewers share one list, which begins at most every 2 s", async () => {
+  const { sampler, clock, lists } = createStore();
+  const readings = await Promise.all(Array.from({ length: 50 }, () => sampler.read(ALL)));
+  expect(new Set(readings.map(({ sequence }) => sequence)).size).toBe(1);
+  for (let time = 0; time < 10_000; time += 500) {
+    await sampler.read(ALL);
+    await clock.advance(500);
+  }
+  expect(lists.map(({ at }) => at - (lists[0]?.at ?? 0))).toEqual([0, 2_000, 4_000, 6_000, 8_000, 10_000]);
+});
+
+test("a slow store lists for at most 5 % of the time, whatever viewers search for", async () => {
+  const { sampler, clock, lists } = createStore({ tookMs: 500 });
+  await sampler.read(ALL);
+  const reads = ["a", "b", "c"].map((prefix) => sampler.read({ prefix }));
+  await clock.advance(10_000);
+  await Promise.all(reads);
+  const startedAt = clock.now();
+  const countBefore = lists.length;
+  for (let time = 0; time < 200_000; time += 1_000) {
+    for (const prefix of ["a", "b", "c"]) await sampler.read({ prefix });
+    await clock.advance(1_000);
+  }
+  const spentMs = (lists.length - countBefore) * 500;
+  expect(spentMs / (clock.now() - startedAt)).toBeLessThanOrEqual(0.06);
+  expect(spentMs).toBeGreaterThan(0);
+  expect((await sampler.read(ALL)).intervalMs).toBeGreaterThanOrEqual(20 * 4 * 500);
+});
+
+test("lists end when no viewer asks, and a search before the list of all", async () => {
+  const { sampler, clock, lists, all } = createStore();
+  await sampler.read(ALL);
+  const search = sampler.read({ prefix: "a" });
+  await clock.advance(2_000);
+  await search;
+  await clock.advance(ALL_WANTED_MS + 10_000);
+  const searches = lists.filter(({ query }) => "prefix" in query && query.prefix === "a");
+  expect(searches.length).toBeLessThanOrEqual(5);
+  expect(all.length).toBe(lists.length - searches.length);
+  const count = lists.length;
+  await clock.advance(3_600_000);
+  expect(lists).toHaveLength(count);
+  expect(clock.pendingTimers).toBe(0);
+  await sampler.read(ALL);
+  expect(lists).toHaveLength(count + 1);
+  sampler.close();
+});
+
+test("at most 2,000 claims are loaded, and the listing says so", async () => {
+  const few = createStore({ views: Array.from({ length: 2_000 }, (_, index) => makeHolder(`k${index}`)) });
+  expect(await few.sampler.read(ALL)).toMatchObject({ isComplete: true });
+  const many = createStore({ views: Array.from({ length: 2_001 }, (_, index) => makeHolder(`k${index}`)) });
+  const reading = await many.sampler.read(ALL);
+  expect([reading.views.length, reading.isComplete, many.lists.length]).toEqual([2_000, false, 2]);
+});
+
+test("a failed list leaves the last one, with the reason; without one, the reader gets the reason", async () => {
+  const store = createStore();
+  const { sampler, clock, all } = store;
+  await sampler.read(ALL);
+  store.failure = new Error("the store is down");
+  await clock.advance(2_000);
+  expect(await sampler.read(ALL)).toMatchObject({ sequence: 1, failure: "the store is down" });
+  expect(all.at(-1)).toBeNull();
+  const search = sampler.read({ prefix: "a" }).catch((error: unknown) => error);
+  await clock.advance(2_000);
+  expect(await search).toMatchObject({ code: "STORE", message: "the store is down" });
+  store.failure = null;
+  await clock.advance(2_000);
+  expect(await sampler.read(ALL)).toMatchObject({ failure: null });
+});
+
+test("a store that does not answer is waited for at most 10 s", async () => {
+  const clock = new FakeClock();
+  const sampler = new StoreSampler({ clock, list: () => new Promise(() => undefined), onAll: () => undefined });
+  const reading = sampler.read(ALL).catch((error: unknown) => error);
+  await clock.advance(10_000);
+  expect(await reading).toMatchObject({ code: "STORE" });
+  sampler.close();
+});
+
+test("too many different searches at once are refused, and are possible again later", async () => {
+  const { sampler, clock } = createStore();
+  await sampler.read(ALL);
+  const reads = Array.from({ length: 19 }, (_, index) => sampler.read({ prefix: `p${index}` }));
+  await expect(sampler.read({ prefix: "one more" })).rejects.toMatchObject({ code: "LIMIT" });
+  await clock.advance(2_000);
+  await Promise.all(reads);
+  await clock.advance(20_000);
+  const later = sampler.read({ prefix: "one more" });
+  await clock.advance(2_000);
+  expect(await later).toMatchObject({ isComplete: true });
+});
