@@ -101,3 +101,14 @@ test("a thousand items set to one time and moved together to another take one he
   expect(deadlineHeap.nextDueAt()).toBe(20);
   expect(deadlineHeap.takeAllDue(20)).toEqual(items);
 });
+
+test.each([
+  [10, 20, 30, 40, 50, 60, 70],
+  [10, 30, 20, 60, 70, 40, 50],
+])("items set at %i, %i, %i, ... are taken by their times, from either side of the heap", (...times) => {
+  const deadlineHeap = new DeadlineHeap<HeapItem>();
+  const items = makeItems(times.length);
+  for (const [index, time] of times.entries()) deadlineHeap.set(items[index] as HeapItem, time);
+  const taken = times.map(() => deadlineHeap.takeDue(100)?.dueAt);
+  expect(taken).toEqual([...times].sort((a, b) => a - b));
+});

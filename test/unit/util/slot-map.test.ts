@@ -81,3 +81,9 @@ test("a map after thousands of insertions and deletions has only the remaining e
   expect(slots.get(19_000)).toBe(-19_000);
   expect(slots.has(18_999)).toBe(false);
 });
+
+test("a value is replaced, of the first key and of another", () => {
+  const slots = new SlotMap<string, number>();
+  for (const value of [1, 2]) for (const key of ["a", "b"]) slots.set(key, value);
+  expect(slots.values()).toEqual([2, 2]);
+});
