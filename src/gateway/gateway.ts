@@ -11,6 +11,7 @@ import type { ConnectionCounts } from "../server/events/metrics.ts";
 import { Metrics } from "../server/events/metrics.ts";
 import type { HttpListener } from "../server/net/listener.ts";
 import type { Readiness } from "../server/status.ts";
+import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import { randomId } from "../util/ids.ts";
@@ -89,6 +90,12 @@ interface Parts {
   startDraining(): void;
 }
 
+interface DashboardContext extends Pick<GatewayOptions, "log"> {
+  readonly clock: Clock;
+  readonly storeName: string | undefined;
+  readonly settings: GatewayOptions["dashboard"];
+}
+
 function createParts(
   client: Client,
   { access, limits, referenceKey }: GatewayConfig,
@@ -125,18 +132,11 @@ function createParts(
     },
     recoveryRemainingMs: () => 0,
   };
-  const { driver } = client;
-  const isServer = getServerEndpoint(driver) !== undefined;
-  const dashboard = new Dashboard({
-    ...dashboardSettings,
+  const dashboard = createDashboard(client.driver, store, eventLog, {
     clock,
-    storeName: storeName ?? driver.name,
-    list: (query, max, after) => store.listAll(query, max, after),
-    events: {
-      source: isServer ? eventsOfServer(driver, eventsOfLog(eventLog), log) : eventsOfLog(eventLog),
-      origin: isServer ? "server" : "gateway",
-    },
-    pause: () => null,
+    log,
+    storeName,
+    settings: dashboardSettings,
   });
   const checkReadiness = (): Readiness => {
     const reason = isDraining ? "the gateway is stopping" : health.unhealthyReason();
@@ -164,6 +164,27 @@ function createParts(
       isDraining = true;
     },
   };
+}
+
+/** In front of a lock server its events are those of the server, else what passes through this gateway. */
+function createDashboard(
+  driver: Driver,
+  store: GatewayStore,
+  eventLog: EventLog,
+  { clock, log, storeName, settings }: DashboardContext,
+): Dashboard {
+  const isServer = getServerEndpoint(driver) !== undefined;
+  const ownEvents = eventsOfLog(eventLog);
+  return new Dashboard({
+    ...settings,
+    clock,
+    storeName: storeName ?? driver.name,
+    list: (query, max, after) => store.listAll(query, max, after),
+    events: isServer
+      ? { source: eventsOfServer(driver, ownEvents, log), origin: "server" }
+      : { source: ownEvents, origin: "gateway" },
+    pause: () => null,
+  });
 }
 
 function createLink(address: string, { options, sessions }: Dashboard, hasAccounts: boolean): string {

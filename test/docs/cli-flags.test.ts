@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createGatewayOptions } from "../../src/cli/commands/gateway/settings.ts";
+import { createDashboardOptions, createGatewayOptions } from "../../src/cli/commands/gateway/settings.ts";
 import { NESTED_RUN_VARIABLE } from "../../src/cli/commands/run/nested-runs.ts";
 import { ANCESTORS_VARIABLE } from "../../src/cli/commands/run/outer-locks.ts";
 import { createServeOptions } from "../../src/cli/commands/serve/settings.ts";
@@ -15,7 +15,7 @@ const MANUAL = readFileSync(builtFile("dist/holdfast.1"), "utf8").replaceAll("\\
 
 const readChapters = (...chapters: readonly string[]): string =>
   chapters.map((name) => readFileSync(join("docs/guide", name), "utf8")).join("\n");
-const flagChapters = readChapters("cli.md", "operations.md", "access.md", "server.md", "gateway.md");
+const flagChapters = readChapters("cli.md", "operations.md", "access.md", "server.md", "gateway.md", "dashboard.md");
 /** Flags of other programs in those chapters. */
 const FOREIGN_NAMES = ["--global", "--full", "--max-old-space-size", "--pid"];
 
@@ -32,7 +32,7 @@ test("every flag is in the guide, and every flag in the guide exists", () => {
 
 test("every variable that the help or a setting names is in the guide, and every variable in the guide is one of them", () => {
   const names = (text: string): string[] => [...text.matchAll(/\bHOLDFAST_[A-Z_]*[A-Z]/g)].map(([name]) => name);
-  const settings = [...createServeOptions(), ...createGatewayOptions()].flatMap(({ envVar }) => envVar ?? []);
+  const settings = [...createServeOptions(), ...createDashboardOptions()].flatMap(({ envVar }) => envVar ?? []);
   // the manual does not name two of them: no program of a user reads those
   const existing = new Set([...names(MANUAL), ...settings, ANCESTORS_VARIABLE, NESTED_RUN_VARIABLE]);
   expect(existing.size).toBeGreaterThan(20);
@@ -49,4 +49,13 @@ test("the page of the gateway has a row for every setting of it, and no other", 
   }
   const rows = [...page.matchAll(/^\| `([^`]*)` \| (?:`HOLDFAST|\|)/gm)].map((match) => match[1]);
   expect(rows).toHaveLength(options.length);
+});
+
+test("the page of the dashboard has a row for every setting that a gateway does not have", () => {
+  const page = readChapters("dashboard.md");
+  const shared = createGatewayOptions().map(({ flags }) => flags);
+  const own = createDashboardOptions().filter(({ flags }) => !shared.includes(flags));
+  expect(own.length).toBeGreaterThan(0);
+  for (const { flags, envVar } of own)
+    expect(page).toContain(`| \`${flags}\` |${envVar === undefined ? " " : ` \`${envVar}\` `}|`);
 });

@@ -18,11 +18,11 @@ import { RequestError } from "../../server/request-error.ts";
 import type { ClaimView, ListQuery, Page } from "../../spi/driver.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 
-export const MIN_INTERVAL_MS = 2_000;
+const MIN_INTERVAL_MS = 2_000;
 /** A round takes 1 of 20 parts of the time. */
 const REST_FACTOR = 19;
 /** With more of them a page of rows is no help, and each list is work for the store. */
-export const MAX_CLAIMS = 2_000;
+const MAX_CLAIMS = 2_000;
 const PAGE_SIZE = 1_000;
 /** Viewers ask again every interval; a query is listed for some time longer. */
 const WANTED_INTERVALS = 3;

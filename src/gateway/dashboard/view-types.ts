@@ -78,9 +78,6 @@ export interface Reading {
   readonly revokeRefusal: string | null;
 }
 
-/** How the gateway learned of an event: it was told, or two consecutive lists differ. */
-export type EventSource = "told" | "sampled";
-
 export interface DashboardEvent {
   /** Rises with each event. */
   readonly sequence: number;
@@ -96,7 +93,8 @@ export interface DashboardEvent {
   /** For a revocation: the account of the operator, and the reason. */
   readonly operator?: string;
   readonly reason?: string;
-  readonly source: EventSource;
+  /** How the gateway learned of it: it was told, or two consecutive lists differ. */
+  readonly source: "told" | "sampled";
 }
 
 /** The first message of the stream of events, which is named "start". The others are named "events". */
