@@ -3,13 +3,15 @@
  * (src/dashboard/) and the routes (routes.ts) share these types. Times with "Ms" are durations in whole milliseconds;
  * those with "At" are points in time, in milliseconds since 1970.
  *
+ *   GET    /ui/session/methods         SessionMethods, without a session
  *   POST   /ui/session                 SessionRequest -> Session, and the cookie
  *   DELETE /ui/session                 204: the session has ended
  *   GET    /ui/api/overview            Overview
- *   GET    /ui/api/claims?prefix=TEXT  Reading; ?key=KEY: only the queue of this key. &after=SEQUENCE: 204 if it has not changed
+ *   GET    /ui/api/claims?prefix=TEXT  Reading; ?key=KEY: only the queue of this key. &after=SEQUENCE: 204 if it has not changed,
+ *                                      nor `failure` and `paused`
  *   GET    /ui/api/history             History
  *   GET    /ui/api/store               StoreReport
- *   GET    /ui/api/events              server-sent events: EventsStart, then DashboardEvent[] each time
+ *   GET    /ui/api/events              server-sent events: EventsStart, then DashboardEvent[] each time; ?key=KEY: only those of this key
  *   POST   /ui/api/revoke              RevokeBody -> {}
  *
  * An error is a Problem, as that of the HTTP API: { status, code, reason, detail, field?, retryMs? }. 401 means: sign in again.
@@ -20,6 +22,12 @@ import type { Check, Pause, Traits } from "../../spi/driver.ts";
 
 /** A start token is that of the link of `holdfast dashboard`; a credential is that of an account. */
 export type SessionRequest = { readonly start: string } | { readonly credential: string };
+
+/** How to sign in. */
+export interface SessionMethods {
+  /** True: with the credential of an account, too; false: only with the link of `holdfast dashboard`. */
+  readonly accounts: boolean;
+}
 
 export interface Session {
   /** To be sent in the header `holdfast-ui` with each request that changes something. */
@@ -47,6 +55,8 @@ export interface Overview {
 export interface ListedClaim extends Omit<ClaimInfo, "token"> {
   /** The fencing token of a holder as a decimal number; null while it waits, and where the store does not list it. */
   readonly token: string | null;
+  /** The length of its lease, if the gateway knows it; the pages estimate it otherwise from what they have seen to remain. */
+  readonly leaseMs?: number;
 }
 
 /** One list of the store, which all viewers share. */
