@@ -75,7 +75,12 @@ function View({ route, overview }: ViewProps) {
     case "store":
       return <StoreView overview={overview} />;
     default:
-      return <EmptyState title="There is no such page">The views are in the head of this page.</EmptyState>;
+      return (
+        <>
+          <h1 class="visually-hidden">No such page</h1>
+          <EmptyState title="There is no such page">The views are in the head of this page.</EmptyState>
+        </>
+      );
   }
 }
 

@@ -98,9 +98,10 @@ function createOptions(element: HTMLElement, lines: readonly ChartLine[], format
     height: HEIGHT,
     legend: { show: false },
     cursor: { show: false },
+    padding: [8, 8, 0, 0],
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.1)] } },
     axes: [
-      { ...axis, values: "{HH}:{mm}:{ss}", space: 80 },
+      { ...axis, size: 28, values: "{HH}:{mm}:{ss}", space: 80 },
       { ...axis, size: 52, values: (_plot, splits) => splits.map(format) },
     ],
     series: [

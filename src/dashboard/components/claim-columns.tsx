@@ -4,12 +4,12 @@ import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
 import { describeMode, listOtherKeys, timeInState } from "../model/key-queue.ts";
 import type { LeaseScale } from "../model/lease-scale.ts";
 import { revokeCommand } from "../model/shell-quote.ts";
-import { formatAge } from "../model/time-format.ts";
+import { formatAge, formatAmount } from "../model/time-format.ts";
 import { makeVisible } from "../model/visible-text.ts";
 import { CopyButton } from "./copy-button.tsx";
 import { LeaseBar } from "./lease-bar.tsx";
 import type { Column } from "./row-table.tsx";
-import { ShortText } from "./safe-text.tsx";
+import { Label } from "./safe-text.tsx";
 import { StateMark } from "./state-mark.tsx";
 
 interface ClaimColumnsOptions {
@@ -86,12 +86,12 @@ function labelColumn(keyName: string): Column<ListedClaim> {
       const others = listOtherKeys(claim, keyName);
       return (
         <span class="holder">
-          {claim.label === "" ? <span class="muted">without a label</span> : <ShortText text={claim.label} />}
+          <Label text={claim.label} />
           {others.length > 0 && (
             <span
               class="count-badge"
               title={others.map(makeVisible).join("\n")}
-            >{`and ${others.length} more keys`}</span>
+            >{`and ${formatAmount(others.length, "more key")}`}</span>
           )}
         </span>
       );

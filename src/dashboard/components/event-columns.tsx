@@ -6,7 +6,7 @@ import { formatMoment } from "../model/time-format.ts";
 import { makeVisible } from "../model/visible-text.ts";
 import { Link } from "./link.tsx";
 import type { Column } from "./row-table.tsx";
-import { ShortText } from "./safe-text.tsx";
+import { Label, ShortText } from "./safe-text.tsx";
 import { StateMark } from "./state-mark.tsx";
 
 /** @param now in milliseconds since 1970: events of another day show it */
@@ -23,7 +23,7 @@ export function createEventColumns(now: number): readonly Column<DashboardEvent>
       cell: ({ kind }) => <StateMark tone={toneOf(kind)}>{describeKind(kind)}</StateMark>,
     },
     { name: "key", title: "Key", cell: (event) => <EventKeys event={event} /> },
-    { name: "label", title: "Label", cell: ({ label }) => <ShortText text={label} /> },
+    { name: "label", title: "Label", cell: ({ label }) => <Label text={label} /> },
     {
       name: "more",
       title: "Details",

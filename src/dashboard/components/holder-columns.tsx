@@ -7,7 +7,7 @@ import { formatAge, formatCount } from "../model/time-format.ts";
 import { LeaseBar } from "./lease-bar.tsx";
 import { Link } from "./link.tsx";
 import type { Column } from "./row-table.tsx";
-import { ShortText } from "./safe-text.tsx";
+import { Label, ShortText } from "./safe-text.tsx";
 import { StateMark } from "./state-mark.tsx";
 
 export function createHolderColumns(leases: LeaseScale, elapsedMs: number): readonly Column<HolderLine>[] {
@@ -53,7 +53,7 @@ function Name({ line }: { readonly line: HolderLine }) {
     const { label } = line.group;
     return (
       <Link to={{ view: "holders", search: label }} class="row-link group-label">
-        {label === "" ? <span class="muted">without a label</span> : <ShortText text={label} />}
+        <Label text={label} />
       </Link>
     );
   }

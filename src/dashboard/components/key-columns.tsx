@@ -7,7 +7,7 @@ import { formatAge, formatAmount, formatCount } from "../model/time-format.ts";
 import { LeaseBar } from "./lease-bar.tsx";
 import { Link } from "./link.tsx";
 import type { Column } from "./row-table.tsx";
-import { ShortText } from "./safe-text.tsx";
+import { Label, ShortText } from "./safe-text.tsx";
 import { directionOf, SortTitle } from "./sort-title.tsx";
 import { StateMark } from "./state-mark.tsx";
 
@@ -76,7 +76,7 @@ function Holder({ row: { holders } }: { readonly row: KeyRow }) {
   return (
     <span class="holder">
       {holders.length > 1 && <span class="count-badge">{formatAmount(holders.length, "holder")}</span>}
-      <ShortText text={first.label} />
+      <Label text={first.label} />
     </span>
   );
 }

@@ -42,7 +42,9 @@ export function KeyHistory({ events: { ring, start, failure }, queue, readAt }: 
   const from = spans.length === 0 ? now : Math.min(...spans.map((span) => span.from));
   const to = Math.max(...spans.map((span) => span.to), from + 1_000);
   const source =
-    start.origin === "server" ? "from the lock server" : `others are sampled every ${formatExact(start.intervalMs)}`;
+    start.origin === "server"
+      ? "from the lock server"
+      : `of claims through this gateway, others are sampled every ${formatExact(start.intervalMs)}`;
   return (
     <>
       <p class="caption">{`Since ${formatMoment(start.since, now)}; ${source}.`}</p>

@@ -4,6 +4,7 @@ import type { Overview } from "../../gateway/dashboard/view-types.ts";
 import { signOut } from "../data/api.ts";
 import type { Route, ViewName } from "../model/routes.ts";
 import { DEFAULT_QUERY } from "../model/routes.ts";
+import { Brand } from "./brand.tsx";
 import { Icon } from "./icons.tsx";
 import { Link } from "./link.tsx";
 import { ShortText } from "./safe-text.tsx";
@@ -29,7 +30,7 @@ export function PageHead({ view, overview, onHelp }: PageHeadProps) {
   return (
     <header class="page-head">
       <div class="page-brand">
-        <span class="brand">Holdfast</span>
+        <Brand />
         {overview !== null && <ShortText text={overview.store} isCode />}
         {overview !== null && !overview.canRevoke && (
           <span class="count-badge" title={overview.revokeRefusal ?? undefined}>

@@ -20,7 +20,7 @@ export function RevokeConsequences({ now, leftMs, next, hasFencing }: RevokeCons
         <p>{now ? describeRemoval(hasFencing) : describeRevocation(leftMs)}</p>
         {next !== null && (
           <p>
-            First in the queue: <FullText text={next.label} />
+            First in the queue: <FullText text={next.label || "a claim without a label"} />
           </p>
         )}
       </div>

@@ -23,7 +23,7 @@ export function RevokeTarget({ keyName, claim, token, otherKeys }: RevokeTargetP
       <div>
         <dt>Holder</dt>
         <dd>
-          <FullText text={claim.label} />
+          <FullText text={claim.label || "without a label"} />
         </dd>
       </div>
       <div>

@@ -78,7 +78,7 @@ export function RowTable<T>(props: RowTableProps<T>) {
           return (
             <tr
               key={id}
-              class={classOf?.(row)}
+              class={`row ${classOf?.(row) ?? ""}`}
               style={{ height: `${rowPx}px` }}
               aria-rowindex={start + offset + 2}
               data-selected={id === selectedId ? "" : undefined}

@@ -41,6 +41,11 @@ export function ShortText({ text, isCode = false }: TextProps) {
   );
 }
 
+/** The label of a claim, on one line. */
+export function Label({ text }: { readonly text: string }) {
+  return text === "" ? <span class="muted">without a label</span> : <ShortText text={text} />;
+}
+
 /** All of it, on as many lines as it needs. */
 export function FullText({ text, isCode = false }: TextProps) {
   return (

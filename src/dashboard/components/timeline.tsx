@@ -60,7 +60,7 @@ export function Timeline({ spans, from, to, title }: TimelineProps) {
       <ol class="timeline-labels" aria-hidden="true">
         {rows.map((row) => (
           <li key={`${row[0]?.label} ${row[0]?.from}`}>
-            <bdi dir="auto">{makeVisible(row[0]?.label ?? "")}</bdi>
+            <bdi dir="auto">{makeVisible(row[0]?.label ?? "") || "without a label"}</bdi>
           </li>
         ))}
       </ol>
@@ -74,7 +74,7 @@ export function Timeline({ spans, from, to, title }: TimelineProps) {
       <figcaption>
         <span class="legend legend-waiting">waits (thin)</span>
         <span class="legend legend-held">holds</span>
-        <span class="legend legend-lost">lost, not released yet (hatched)</span>
+        <span class="legend legend-lost">lost, not released yet (outlined)</span>
       </figcaption>
     </figure>
   );
@@ -101,5 +101,5 @@ const WORDS: Readonly<Record<TimelineSpan["kind"], string>> = {
 };
 
 function describeSpan({ label, kind, from, to }: TimelineSpan): string {
-  return `${makeVisible(label)} ${WORDS[kind]}, ${formatClock(from)} to ${formatClock(to)}`;
+  return `${makeVisible(label) || "without a label"} ${WORDS[kind]}, ${formatClock(from)} to ${formatClock(to)}`;
 }

@@ -12,10 +12,7 @@ const INVISIBLE =
 
 const INVISIBLE_PART = new RegExp(`(${INVISIBLE.source})`, "u");
 
-const DELETE = 0x7f;
-/** Where Unicode has the pictures of control characters. */
-const PICTURES = 0x2400;
-const PICTURE_OF_DELETE = "\u2421";
+const ESCAPES: Readonly<Record<string, string>> = { "\t": "\\t", "\n": "\\n", "\r": "\\r" };
 
 /** The text as parts that join to all of it. */
 export function splitVisible(text: string): readonly TextPart[] {
@@ -35,9 +32,10 @@ export function makeVisible(text: string): string {
 
 function nameControl(character: string): string {
   const code = character.codePointAt(0) ?? 0;
-  if (code < 0x20) return String.fromCodePoint(PICTURES + code);
-  if (code === DELETE) return PICTURE_OF_DELETE;
-  return `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+  const known = ESCAPES[character];
+  if (known !== undefined) return known;
+  const hex = code.toString(16);
+  return code < 0x100 ? `\\x${hex.padStart(2, "0")}` : `U+${hex.toUpperCase().padStart(4, "0")}`;
 }
 
 /** A text in two parts, of which the first may be cut. */
@@ -61,6 +59,7 @@ export function splitTail(text: string): SplitText {
   const tail = segments
     .slice(-TAIL_LENGTH)
     .map(({ segment }) => segment)
-    .join("");
+    .join("")
+    .trimStart();
   return { head: text.slice(0, text.length - tail.length), tail };
 }

@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { Banner } from "../components/banner.tsx";
+import { Brand } from "../components/brand.tsx";
 import { SignInForm } from "../components/sign-in-form.tsx";
 import { hasAccounts, RequestError } from "../data/api.ts";
 
@@ -34,7 +35,7 @@ export function SignInView({ linkFailure }: SignInViewProps) {
   return (
     <main class="sign-in">
       <div class="sign-in-box">
-        <p class="brand">Holdfast</p>
+        <Brand />
         <h1>Sign in</h1>
         <div aria-live="polite">
           {linkFailure !== null && (
