@@ -1,10 +1,12 @@
 // `npm run build`: src to dist. Code by rolldown, twice: as ES modules, and as CommonJS for the command line and for loaders
-// that have nothing else. Types by tsc, bundled by rollup-plugin-dts. docs/decisions/0014 says why.
+// that have nothing else. Types by tsc, bundled by rollup-plugin-dts. docs/decisions/0014 says why. The pages of the dashboard by
+// esbuild, which bundles styles, too.
 
 import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import type { BuiltFile } from "./bundle/code.ts";
 import { bundleCode, CLI } from "./bundle/code.ts";
+import { bundlePages } from "./bundle/pages.ts";
 import { renderThirdPartyLicenses } from "./bundle/third-party.ts";
 import { bundleTypes } from "./bundle/types.ts";
 import { readPackageEntries } from "./check/package-entries.ts";
@@ -45,10 +47,17 @@ function moduleTypes(): BuiltFile[] {
 }
 
 const entries = readPackageEntries().filter(({ source }) => source !== CLI && existsSync(source));
-const [code, { files: types, faults }] = await Promise.all([bundleCode(entries), bundleTypes(entries)]);
+const [code, pages, { files: types, faults }] = await Promise.all([
+  bundleCode(entries),
+  bundlePages(),
+  bundleTypes(entries),
+]);
 for (const fault of faults) console.error(fault);
-const licenses = { path: "THIRD-PARTY-LICENSES.txt", text: renderThirdPartyLicenses(code.modules) };
-const files = [...moduleTypes(), ...code.files, ...types, licenses];
+const licenses = {
+  path: "THIRD-PARTY-LICENSES.txt",
+  text: renderThirdPartyLicenses([...code.modules, ...pages.modules]),
+};
+const files = [...moduleTypes(), ...code.files, ...pages.files, ...types, licenses];
 write(files);
 removeStale(new Set([...files.map(({ path }) => path), MANUAL]));
 chmodSync(PROGRAM, 0o755);

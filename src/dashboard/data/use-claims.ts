@@ -1,0 +1,94 @@
+/** The list of claims, read again and again. */
+
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import type { Reading } from "../../gateway/dashboard/view-types.ts";
+import type { ReadState } from "../model/freshness.ts";
+import { isLate } from "../model/freshness.ts";
+import { LeaseScale } from "../model/lease-scale.ts";
+import { getJson, RequestError } from "./api.ts";
+import { startPolling } from "./polling.ts";
+
+const INTERVAL_MS = 2_000;
+
+/** What is known of the claims. */
+export interface ClaimsState extends ReadState {
+  /** null: no list has been read yet. */
+  readonly reading: Reading | null;
+  /** Until when the store grants nothing, in milliseconds since 1970; null: it grants. */
+  readonly pausedUntil: number | null;
+  /** What the account may not see, as the gateway says; null: it may. */
+  readonly forbidden: string | null;
+  readonly leases: LeaseScale;
+}
+
+/** The claims of a prefix or of one key. */
+export type ClaimsQuery = { readonly prefix: string } | { readonly key: string };
+
+/** The claims, and what reads them again at once. */
+export function useClaims(query: ClaimsQuery): ClaimsState & { readonly refresh: () => void } {
+  const path = `/claims?${new URLSearchParams({ ...query })}`;
+  const [state, setState] = useState<ClaimsState>(createInitialState);
+  const [round, setRound] = useState(0);
+  /** The newest state, and what its list was read from. */
+  const latest = useRef({ readPath: "", state });
+  const refresh = useCallback(() => setRound((count) => count + 1), []);
+
+  useEffect(() => {
+    const update = (next: ClaimsState, readPath: string): void => {
+      latest.current = { readPath, state: next };
+      setState(next);
+    };
+    return startPolling(async (signal) => {
+      const { state: before, readPath } = latest.current;
+      try {
+        const after = readPath === path ? findAfter(before) : "";
+        const reading = await getJson<Reading>(path + after, signal);
+        update(reading === null ? { ...before, requestFailure: null } : readInto(before, reading), path);
+      } catch (error) {
+        if (!(error instanceof RequestError)) return INTERVAL_MS;
+        update(failInto(before, error), readPath);
+      }
+      return Math.max(INTERVAL_MS, latest.current.state.intervalMs);
+    });
+  }, [path, round]);
+  return { ...state, refresh };
+}
+
+function createInitialState(): ClaimsState {
+  return {
+    reading: null,
+    readAt: null,
+    intervalMs: INTERVAL_MS,
+    storeFailure: null,
+    requestFailure: null,
+    pausedUntil: null,
+    forbidden: null,
+    leases: new LeaseScale(),
+  };
+}
+
+/** A list that is late is asked for in full: the answer says why. */
+function findAfter({ reading, readAt, intervalMs }: ClaimsState): string {
+  if (reading === null || isLate({ readAt, intervalMs }, performance.now())) return "";
+  return `&after=${reading.sequence}`;
+}
+
+function readInto({ leases }: ClaimsState, reading: Reading): ClaimsState {
+  leases.learn(reading.claims);
+  const { ageMs, intervalMs, failure, paused } = reading;
+  return {
+    reading,
+    readAt: performance.now() - ageMs,
+    intervalMs,
+    storeFailure: failure,
+    requestFailure: null,
+    pausedUntil: paused === null ? null : Date.now() + paused.remainingMs - ageMs,
+    forbidden: null,
+    leases,
+  };
+}
+
+function failInto(before: ClaimsState, error: RequestError): ClaimsState {
+  if (error.kind === "forbidden") return { ...before, forbidden: error.message, requestFailure: null };
+  return error.kind === "signedOut" ? before : { ...before, requestFailure: error.message };
+}
