@@ -112,15 +112,16 @@ export class EventHistory {
     if (previous === null || listing === null || !previous.isComplete || !listing.isComplete) return [];
     const at = this.#wall();
     const before = new Map(previous.views.map((view) => [view.tag, view]));
-    const records: NewEvent[] = [];
+    const begun: NewEvent[] = [];
     for (const view of listing.views) {
       const earlier = before.get(view.tag);
       before.delete(view.tag);
-      if (isHeld(view) && (earlier === undefined || !isHeld(earlier))) records.push(toSample(view, "granted", at));
-      else if (earlier === undefined) records.push(toSample(view, "waiting", at));
+      if (isHeld(view) && (earlier === undefined || !isHeld(earlier))) begun.push(toSample(view, "granted", at));
+      else if (earlier === undefined) begun.push(toSample(view, "waiting", at));
     }
-    for (const view of before.values()) records.push(toSample(view, isHeld(view) ? "ended" : "withdrawn", at));
-    return records;
+    // a waiter may have been granted the lock, and have released it, between the lists
+    const over = Array.from(before.values(), (view) => toSample(view, isHeld(view) ? "ended" : "left", at));
+    return [...over, ...begun];
   }
 
   #append(records: readonly NewEvent[]): void {

@@ -82,7 +82,7 @@ export interface DashboardEvent {
   /** Rises with each event. */
   readonly sequence: number;
   readonly at: number;
-  /** The kind of an event of the HTTP API; "ended": a claim is in the list no more, for an unknown reason. */
+  /** The kind of an event of the HTTP API; "ended": the list has a holder no more, for an unknown reason; "left": the same of a waiter. */
   readonly kind: string;
   readonly keys: readonly string[];
   readonly tag: string;

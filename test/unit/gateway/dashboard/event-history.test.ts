@@ -35,12 +35,19 @@ test("what consecutive lists differ by is recorded with the next list", () => {
   history.addListing(makeListing([]));
   history.addListing(makeListing([]));
   expect(summary(history.after(2))).toEqual([
-    "granted bbbbbbbbbb sampled",
     "ended aaaaaaaaaa sampled",
+    "granted bbbbbbbbbb sampled",
     "ended bbbbbbbbbb sampled",
   ]);
   expect(history.after(0)[0]).toMatchObject({ keys: ["a"], token: "1800000000000000", at: 5, sequence: 1 });
   expect([history.grantCount, history.endCount]).toEqual([2, 2]);
+});
+
+test("a waiter that is in the list no more has left: it may have had the lock between two lists", () => {
+  const history = new EventHistory(() => 5);
+  for (const views of [[], [makeWaiter("k", { tag: "cccccccccc" })], [], []]) history.addListing(makeListing(views));
+  expect(summary(history.after(0))).toEqual(["waiting cccccccccc sampled", "left cccccccccc sampled"]);
+  expect([history.grantCount, history.endCount]).toEqual([0, 0]);
 });
 
 test("a claim that was told about is not recorded from lists too, also if it was told later than listed", () => {
