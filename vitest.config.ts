@@ -11,7 +11,6 @@ const SERVER_FILES = [
   "connection/request-handler",
   "local/claim-quotas",
   "local/recovery-window",
-  "proxy/proxied-claims",
   "session/session-registry",
   "storage/durable-log",
   "storage/journal",

@@ -20,6 +20,7 @@ export type Requirement =
   | "runtimes"
   | "bindfs"
   | "tmux"
+  | "chromium"
   | "query-builders"
   | "better-sqlite3"
   | "prisma"
@@ -95,6 +96,7 @@ export const SUITES: readonly Suite[] = [
     tests: ["test/integration/server/", "test/fuzz/server", "test/fuzz/storage"],
   },
   { name: "http", tests: ["test/integration/http/", "test/fuzz/http"] },
+  { name: "browser", tests: ["test/browser/"], requires: ["redis", "postgres", "chromium"] },
   { name: "frameworks", tests: ["test/frameworks/"], requires: ["frameworks", "redis"] },
   {
     name: "zookeeper",

@@ -7,6 +7,7 @@
 import { existsSync } from "node:fs";
 import type { Requirement } from "../../../scripts/test/suites.ts";
 import { isVitestSuite, SUITES } from "../../../scripts/test/suites.ts";
+import { chromiumUnavailableReason, installChromium } from "../browser.ts";
 import { compileCurator } from "../curator/contender-process.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { installBetterSqlite3, installInterop, installInteropFolders, installPrisma } from "../interop.ts";
@@ -38,6 +39,7 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   curator: compileCurator,
   runtimes: installRuntimes,
   bindfs: installBindfs,
+  chromium: () => chromiumUnavailableReason() === null && installChromium(),
   tmux: () => tmuxUnavailableReason() === null && installTmux(),
   "query-builders": () => installInterop(INTEROP_FOLDERS["query-builders"]),
   "better-sqlite3": installBetterSqlite3,
