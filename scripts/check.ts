@@ -3,6 +3,7 @@
 import { findUndocumented } from "./check/api-page.ts";
 import {
   classTests,
+  componentSizes,
   deadCodeRuleRows,
   driversWithoutTimers,
   fileAndFunctionSizes,
@@ -40,6 +41,7 @@ const BUILD: Check = { name: "types: src to dist", faults: () => runTool("npm", 
 
 const CHECKS: readonly Check[] = [
   { name: "types: whole tree", faults: () => runTool("npm", "run", "--silent", "compile") },
+  { name: "types: pages", faults: () => runTool("tsc", "-p", "src/dashboard/tsconfig.json") },
   { name: "format and lint", faults: () => runTool("biome", "check", "--error-on-warnings") },
   { name: "promises", faults: () => runTool("oxlint", "--type-aware") },
   { name: "dead code", faults: () => runTool("knip", "--no-progress", "--treat-config-hints-as-errors") },
@@ -48,7 +50,7 @@ const CHECKS: readonly Check[] = [
   { name: "library entries", faults: () => libraryEntryImports(sources) },
   { name: "pure core", faults: () => pureCore(sources) },
   { name: "inheritance", faults: () => inheritance(sources) },
-  { name: "file and function size", faults: () => fileAndFunctionSizes(sources) },
+  { name: "file and function size", faults: () => [...fileAndFunctionSizes(sources), ...componentSizes(sources)] },
   { name: "drivers do not wait", faults: () => driversWithoutTimers(sources) },
   { name: "weak collections", faults: () => weakCollections(sources) },
   { name: "branches by class", faults: () => classTests(sources) },

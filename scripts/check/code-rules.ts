@@ -6,6 +6,8 @@ import { findDeadTargets, formatLocation, isWithin, listImports, walk } from "./
 
 const MAX_FILE_LINES = 600;
 export const MAX_FUNCTION_LINES = 60;
+/** A component of the pages is one thing on the screen. */
+const MAX_COMPONENT_LINES = 150;
 /** A function inside another one, up to this length, is a part of it. */
 const MAX_PART_LINES = 10;
 
@@ -143,6 +145,14 @@ export function fileAndFunctionSizes(sourceTree: SourceTree): string[] {
     });
   }
   return faults;
+}
+
+export function componentSizes(sourceTree: SourceTree): string[] {
+  return [...sourceTree.values()].flatMap(({ fileName, text }) => {
+    const lines = text.trimEnd().split("\n").length;
+    if (!fileName.endsWith(".tsx") || lines <= MAX_COMPONENT_LINES) return [];
+    return [`${fileName}: ${lines} lines, at most ${MAX_COMPONENT_LINES}`];
+  });
 }
 
 /** A driver answers calls. Time and retries belong to the engine that calls it, so that they exist once. */

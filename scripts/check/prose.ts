@@ -38,12 +38,17 @@ export function proseFaults(sourceTree: SourceTree, pages: readonly Page[] = rea
   ];
 }
 
-/** String literals and templates; messages are among them. */
+/** String literals, templates and texts of pages; messages are among them. */
 function faultsInMessages(sourceTree: SourceTree): string[] {
   return [...sourceTree.values()].flatMap((file) => {
     const faults: string[] = [];
     walk(file, (node) => {
-      if (ts.isStringLiteralLike(node) || ts.isTemplateHead(node) || ts.isTemplateMiddleOrTemplateTail(node)) {
+      if (
+        ts.isStringLiteralLike(node) ||
+        ts.isTemplateHead(node) ||
+        ts.isTemplateMiddleOrTemplateTail(node) ||
+        ts.isJsxText(node)
+      ) {
         const line = file.getLineAndCharacterOfPosition(node.getStart()).line + 1;
         faults.push(...faultsIn(node.text, file.fileName, line));
       }

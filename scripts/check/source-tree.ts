@@ -21,7 +21,7 @@ export type ImportEdge = {
 
 export function readSourceTree(folder: string): SourceTree {
   const paths = listFiles(folder)
-    .filter((path) => path.endsWith(".ts"))
+    .filter((path) => /\.tsx?$/.test(path))
     .sort();
   return new Map(paths.map((path) => [path, parseSource(path, readFileSync(path, "utf8"))]));
 }

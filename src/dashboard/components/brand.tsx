@@ -4,7 +4,7 @@ export function Brand() {
   return (
     <span class="brand">
       <img src="/ui/assets/favicon.svg" alt="" width="20" height="20" />
-      Holdfast
+      <span class="brand-name">Holdfast</span>
     </span>
   );
 }

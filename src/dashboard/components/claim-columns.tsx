@@ -48,7 +48,7 @@ export function createHolderTable(options: ClaimColumnsOptions): readonly Column
           <span class="actions">
             <CopyButton
               text={revokeCommand({ key: keyName, token: claim.token, reason: "", now: false })}
-              label="Copy as command"
+              label="Copy command"
               description={`: revoke the lock of ${makeVisible(claim.label)}`}
             />
             {canRevoke && (

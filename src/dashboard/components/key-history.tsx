@@ -21,7 +21,7 @@ interface KeyHistoryProps {
 /** As many as `holdfast show` prints with its flag. */
 const LAST_EVENTS = 100;
 const LAST_SPANS = 12;
-const ROW_PX = [32, 66] as const;
+const ROW_PX = [32, 74] as const;
 
 export function KeyHistory({ events: { ring, start, failure }, queue, readAt }: KeyHistoryProps) {
   useTick();

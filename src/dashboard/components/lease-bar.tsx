@@ -28,8 +28,12 @@ export function LeaseBar({ remainingMs, elapsedMs, lengthMs }: LeaseBarProps) {
         <span class="lease-fill" style={{ transform: `scaleX(${part.toFixed(3)})` }} />
       </span>
       <span class="lease-time">{formatAge(leftMs)}</span>
-      {level === "critical" && <Icon name="lost" />}
-      {level === "critical" && <span class="visually-hidden">almost over</span>}
+      {level === "critical" && (
+        <span class="lease-alarm">
+          <Icon name="lost" />
+          <span class="visually-hidden">almost over</span>
+        </span>
+      )}
     </span>
   );
 }

@@ -1,6 +1,6 @@
 /** Asks before a lock is revoked: what will happen, and to which holder. */
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
 import { postJson, RequestError } from "../data/api.ts";
 import { listOtherKeys } from "../model/key-queue.ts";
@@ -33,6 +33,8 @@ export function RevokeDialog(props: RevokeDialogProps) {
   const [isSending, setSending] = useState(false);
   const [failure, setFailure] = useState<string | null>(null);
   const reason = toReason(text);
+  const reasonField = useRef<HTMLInputElement>(null);
+  useEffect(() => reasonField.current?.focus(), []);
 
   const send = async (close: () => void): Promise<void> => {
     if (reason === null || isSending) return;
@@ -71,6 +73,7 @@ export function RevokeDialog(props: RevokeDialogProps) {
           <label class="stacked">
             <span>Reason (required; the log and the events have it)</span>
             <input
+              ref={reasonField}
               type="text"
               value={text}
               maxLength={256}

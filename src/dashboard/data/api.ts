@@ -38,6 +38,13 @@ export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T 
   return response.status === 204 ? null : ((await readBody(response)) as T);
 }
 
+/** Asks for the head of a response alone. @throws RequestError if it is a failure */
+export async function probe(url: string): Promise<void> {
+  const controller = new AbortController();
+  await send(url, { signal: controller.signal });
+  controller.abort();
+}
+
 /** @throws RequestError */
 export async function postJson(path: string, body: object): Promise<void> {
   await send(`${API}${path}`, { method: "POST", body: JSON.stringify(body), headers: jsonHeaders() });

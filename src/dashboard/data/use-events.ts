@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { DashboardEvent, EventsStart } from "../../gateway/dashboard/view-types.ts";
 import type { EventRing } from "../model/event-ring.ts";
 import { EMPTY_RING, pauseRing, pushEvents, resumeRing } from "../model/event-ring.ts";
-import { getJson, RequestError, UNREACHABLE } from "./api.ts";
+import { probe, RequestError, UNREACHABLE } from "./api.ts";
 
 const RETRY_MS = 3_000;
 
@@ -35,6 +35,7 @@ type Update = (change: (before: EventsState) => EventsState) => void;
 
 /** Follows the stream while the page is visible, and begins again if it breaks. */
 function followEvents(key: string | null, update: Update): () => void {
+  const url = `/ui/api/events${key === null ? "" : `?${new URLSearchParams({ key })}`}`;
   let source: EventSource | null = null;
   let timer: ReturnType<typeof setTimeout> | null = null;
 
@@ -47,7 +48,7 @@ function followEvents(key: string | null, update: Update): () => void {
   const open = (): void => {
     close();
     if (document.hidden) return;
-    const stream = new EventSource(`/ui/api/events${key === null ? "" : `?${new URLSearchParams({ key })}`}`);
+    const stream = new EventSource(url);
     source = stream;
     stream.addEventListener("start", (message) => update((before) => begin(before, parse<EventsStart>(message))));
     stream.addEventListener("events", (message) => {
@@ -55,7 +56,7 @@ function followEvents(key: string | null, update: Update): () => void {
       update((before) => ({ ...before, failure: null, ring: pushEvents(before.ring, selectKey(events, key)) }));
     });
     stream.addEventListener("error", () => {
-      void explain(update);
+      void explain(url, update);
       // it tries again by itself, but not after a refusal
       if (stream.readyState === EventSource.CLOSED) timer = setTimeout(open, RETRY_MS);
     });
@@ -82,10 +83,10 @@ function begin(before: EventsState, start: EventsStart): EventsState {
   return { ring: isSameRun ? before.ring : EMPTY_RING, start, failure: null };
 }
 
-/** A stream does not say why it broke: another request does. */
-async function explain(update: Update): Promise<void> {
+/** A stream does not say why it broke: another request does, of which only the head is read. */
+async function explain(url: string, update: Update): Promise<void> {
   try {
-    await getJson("/overview");
+    await probe(url);
     update((before) => ({ ...before, failure: new RequestError("unreachable", 0, UNREACHABLE) }));
   } catch (error) {
     if (error instanceof RequestError) update((before) => ({ ...before, failure: error }));

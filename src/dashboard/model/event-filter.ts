@@ -30,41 +30,41 @@ function matches(event: DashboardEvent, { field, wanted }: Term): boolean {
   return searched.some((value) => value.toLowerCase().includes(wanted));
 }
 
-const KIND_WORDS: Readonly<Record<string, string>> = {
-  waiting: "waits",
-  granted: "granted",
-  reclaimed: "held again",
-  released: "released",
-  withdrawn: "withdrawn",
-  expired: "lease expired",
-  disconnected: "disconnected",
-  revoked: "revoked",
-  maxHoldExceeded: "held too long",
-  removed: "removed",
-  ended: "ended",
-};
+const KIND_WORDS: ReadonlyMap<string, string> = new Map([
+  ["waiting", "waits"],
+  ["granted", "granted"],
+  ["reclaimed", "held again"],
+  ["released", "released"],
+  ["withdrawn", "withdrawn"],
+  ["expired", "lease expired"],
+  ["disconnected", "disconnected"],
+  ["revoked", "revoked"],
+  ["maxHoldExceeded", "held too long"],
+  ["removed", "removed"],
+  ["ended", "ended"],
+]);
 
 /** The kind of an event in words; one that is not known as it is. */
 export function describeKind(kind: string): string {
-  return KIND_WORDS[kind] ?? kind;
+  return KIND_WORDS.get(kind) ?? kind;
 }
 
 /** What an event means for the state of its claim. */
 export type EventTone = "held" | "waiting" | "lost" | "over";
 
-const TONES: Readonly<Record<string, EventTone>> = {
-  waiting: "waiting",
-  granted: "held",
-  reclaimed: "held",
-  expired: "lost",
-  disconnected: "lost",
-  revoked: "lost",
-  maxHoldExceeded: "lost",
-  removed: "lost",
-};
+const TONES: ReadonlyMap<string, EventTone> = new Map<string, EventTone>([
+  ["waiting", "waiting"],
+  ["granted", "held"],
+  ["reclaimed", "held"],
+  ["expired", "lost"],
+  ["disconnected", "lost"],
+  ["revoked", "lost"],
+  ["maxHoldExceeded", "lost"],
+  ["removed", "lost"],
+]);
 
 export function toneOf(kind: string): EventTone {
-  return TONES[kind] ?? "over";
+  return TONES.get(kind) ?? "over";
 }
 
 /** One JSON object on each line. */

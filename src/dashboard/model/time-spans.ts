@@ -13,13 +13,13 @@ export interface TimeSpan {
 }
 
 /** What begins with an event; null: the claim has ended. */
-const STATES: Readonly<Record<string, TimeSpan["kind"] | null>> = {
-  waiting: "waiting",
-  granted: "held",
-  reclaimed: "held",
-  revoked: "lost",
-  maxHoldExceeded: "lost",
-};
+const STATES: ReadonlyMap<string, TimeSpan["kind"]> = new Map<string, TimeSpan["kind"]>([
+  ["waiting", "waiting"],
+  ["granted", "held"],
+  ["reclaimed", "held"],
+  ["revoked", "lost"],
+  ["maxHoldExceeded", "lost"],
+]);
 
 /** What is known of one claim. */
 interface Course {
@@ -42,7 +42,7 @@ export function listSpans(
     const course = courses.get(event.tag) ?? { label: event.label, spans: [], open: null };
     courses.set(event.tag, course);
     closeSpan(course, event.at);
-    const kind = STATES[event.kind] ?? null;
+    const kind = STATES.get(event.kind) ?? null;
     course.open = kind === null ? null : { kind, from: event.at };
   }
   for (const claim of queue) {

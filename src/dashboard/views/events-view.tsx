@@ -12,7 +12,7 @@ import { useEvents } from "../data/use-events.ts";
 import { useNarrow } from "../data/use-media.ts";
 import { filterEvents } from "../model/event-filter.ts";
 
-const ROW_PX = [32, 66] as const;
+const ROW_PX = [32, 74] as const;
 
 export function EventsView({ search }: { readonly search: string }) {
   const feed = useEvents(null);

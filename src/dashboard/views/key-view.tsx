@@ -33,9 +33,13 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
   const now = useTick();
   const [revoked, setRevoked] = useState<ListedClaim | null>(null);
   const [done, setDone] = useState("");
+  const [ownRevocations, setOwnRevocations] = useState<readonly string[]>([]);
   const { reading, readAt, leases, forbidden } = claims;
   const queue = useMemo(() => (reading === null ? null : splitQueue(reading.claims, keyName)), [reading, keyName]);
-  const lost = useMemo(() => findLost(events.ring.events), [events.ring.events]);
+  const lost = useMemo(
+    () => new Set([...findLost(events.ring.events), ...ownRevocations]),
+    [events.ring.events, ownRevocations],
+  );
   useShortcuts({ Escape: () => openRoute({ view: "keys", query: DEFAULT_QUERY }) });
   const elapsedMs = readAt === null ? 0 : Math.max(0, now - readAt);
   const { state } = judgeFreshness(claims, now);
@@ -44,6 +48,7 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
   const options = { keyName, elapsedMs, leases, lost, canRevoke, onRevoke: setRevoked };
   const tables = { isDimmed, idOf: ({ tag }: ListedClaim) => tag };
   const finish = (isFree: boolean): void => {
+    if (revoked !== null) setOwnRevocations((tags) => [...tags, revoked.tag]);
     setDone(
       isFree ? "Revoked, and the key is free." : "Revoked. The holder is told; the key is free when it releases it.",
     );

@@ -54,21 +54,31 @@ export function NowView() {
 function Figures({ sample }: { readonly sample: Sample | null }) {
   return (
     <dl class="tiles">
-      <Figure title="Held" value={formatKnown(sample?.held, formatCount)} />
-      <Figure title="Waiting" value={formatKnown(sample?.waiting, formatCount)} />
-      <Figure title="Longest wait" value={formatKnown(sample?.longestWaitMs, formatAge)} />
-      <Figure title="Grants per second" value={formatKnown(sample?.grantsPerSecond, formatRate)} />
+      <Figure title="Held" value={formatKnown(sample, sample?.held, formatCount)} />
+      <Figure title="Waiting" value={formatKnown(sample, sample?.waiting, formatCount)} />
+      <Figure title="Longest wait" value={formatKnown(sample, sample?.longestWaitMs, formatAge)} />
+      <Figure title="Grants per second" value={formatKnown(sample, sample?.grantsPerSecond, formatRate)} />
     </dl>
   );
 }
 
-function formatKnown(value: number | null | undefined, format: (value: number) => string): string {
+function formatKnown(
+  sample: Sample | null,
+  value: number | null | undefined,
+  format: (value: number) => string,
+): string {
+  if (sample === null || sample.held === null) return "not known";
   return value == null ? "none" : format(value);
 }
 
-/** Where the figures come from. */
-function describeSource({ origin }: History): string {
-  return origin === "server" ? "from the lock server" : "of claims through this gateway; others are sampled every 2 s";
+/** Where the figures come from. The time between two samples is that between two lists. */
+function describeSource({ origin, samples }: History): string {
+  if (origin === "server") return "from the lock server";
+  const [before, last] = [samples.at(-2), samples.at(-1)];
+  const interval = before === undefined || last === undefined ? null : last.at - before.at;
+  return interval === null
+    ? "of claims through this gateway; others are sampled"
+    : `of claims through this gateway; others are sampled every ${formatAge(Math.round(interval / 1_000) * 1_000)}`;
 }
 
 function Charts({ history }: { readonly history: History }) {

@@ -49,7 +49,7 @@ function Traits({ report: { traits } }: { readonly report: StoreReport }) {
           <div key={name}>
             <dt>{name}</dt>
             <dd>
-              <span>{value}</span> <span class="muted">{meaning}</span>
+              <span class="trait">{value}</span> <span class="muted">{meaning}</span>
             </dd>
           </div>
         ))}
