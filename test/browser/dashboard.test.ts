@@ -298,7 +298,7 @@ describe.skipIf(noBrowser !== null)(`in Chromium${noBrowser === null ? "" : `: $
       await page.getByText("3 keys").first().waitFor(WITHIN);
       await page.keyboard.press("/");
       await page.keyboard.type("key-");
-      await page.keyboard.press("Escape");
+      await page.keyboard.press("Enter");
       await page.keyboard.press("j");
       await page.keyboard.press("j");
       await page.keyboard.press("Enter");
