@@ -6,7 +6,7 @@ import uPlot from "uplot";
 import { onColorsChanged } from "../data/theme.ts";
 
 /** One line of a chart. */
-export interface ChartLine {
+interface ChartLine {
   readonly label: string;
   /** The name of a colour of the style sheet, such as "--held". */
   readonly color: string;

@@ -12,7 +12,7 @@ import type { Column } from "./row-table.tsx";
 import { Label } from "./safe-text.tsx";
 import { StateMark } from "./state-mark.tsx";
 
-interface ClaimColumnsOptions {
+export interface ClaimColumnsOptions {
   readonly keyName: string;
   readonly elapsedMs: number;
   readonly leases: LeaseScale;

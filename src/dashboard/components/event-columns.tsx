@@ -1,6 +1,6 @@
 /** The columns of the list of events. */
 
-import type { DashboardEvent } from "../../gateway/dashboard/view-types.ts";
+import type { DashboardEvent, EventSource } from "../../gateway/dashboard/view-types.ts";
 import { describeKind, toneOf } from "../model/event-filter.ts";
 import { formatMoment } from "../model/time-format.ts";
 import { makeVisible } from "../model/visible-text.ts";
@@ -45,6 +45,8 @@ function EventKeys({ event: { keys } }: { readonly event: DashboardEvent }) {
   );
 }
 
+const SAMPLED: EventSource = "sampled";
+
 function Details({ event }: { readonly event: DashboardEvent }) {
   const { operator, reason, account, token, source } = event;
   const text = [
@@ -54,7 +56,7 @@ function Details({ event }: { readonly event: DashboardEvent }) {
   ].join(", ");
   return (
     <span class="details">
-      {source === "sampled" && (
+      {source === SAMPLED && (
         <span class="count-badge" title="Seen as a difference of two lists, so its time is not exact.">
           sampled
         </span>

@@ -14,7 +14,7 @@ interface KeyHistoryProps {
   readonly events: EventsState;
   /** The claims of the key, as the list had them. */
   readonly queue: readonly ListedClaim[];
-  /** When the list was read, in milliseconds since 1970. */
+  /** When the list was read, by performance.now(). */
   readonly readAt: number;
 }
 
@@ -24,7 +24,7 @@ const LAST_SPANS = 12;
 const ROW_PX = [32, 74] as const;
 
 export function KeyHistory({ events: { ring, start, failure }, queue, readAt }: KeyHistoryProps) {
-  useTick();
+  const elapsedMs = Math.max(0, useTick() - readAt);
   const events = useMemo(() => ring.events.slice(-LAST_EVENTS), [ring.events]);
   const newest = useMemo(() => events.toReversed().filter(({ keys }) => keys.length > 0), [events]);
   if (failure !== null && start === null) {
@@ -35,8 +35,8 @@ export function KeyHistory({ events: { ring, start, failure }, queue, readAt }: 
   // the list is a moment older than the events, and the ages in it are those of that moment
   const aged = queue.map((claim) => ({
     ...claim,
-    ageMs: claim.ageMs + now - readAt,
-    heldMs: addAge(claim, now - readAt),
+    ageMs: claim.ageMs + elapsedMs,
+    heldMs: addAge(claim, elapsedMs),
   }));
   const spans = listSpans(events, aged.map(dropUnknown), now).slice(-LAST_SPANS);
   const from = spans.length === 0 ? now : Math.min(...spans.map((span) => span.from));

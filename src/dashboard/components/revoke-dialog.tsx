@@ -2,9 +2,9 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
-import { postJson, RequestError } from "../data/api.ts";
+import { RequestError, revoke } from "../data/api.ts";
 import { listOtherKeys } from "../model/key-queue.ts";
-import { toReason } from "../model/revocation.ts";
+import { MAX_REASON_LENGTH, toReason } from "../model/revocation.ts";
 import { revokeCommand } from "../model/shell-quote.ts";
 import { CopyButton } from "./copy-button.tsx";
 import { Dialog } from "./dialog.tsx";
@@ -41,7 +41,7 @@ export function RevokeDialog(props: RevokeDialogProps) {
     setSending(true);
     setFailure(null);
     try {
-      await postJson("/revoke", { key: keyName, token, reason, now });
+      await revoke({ key: keyName, token, reason, now });
       close();
       onRevoked(now);
     } catch (error) {
@@ -76,7 +76,7 @@ export function RevokeDialog(props: RevokeDialogProps) {
               ref={reasonField}
               type="text"
               value={text}
-              maxLength={256}
+              maxLength={MAX_REASON_LENGTH}
               required
               autocomplete="off"
               onInput={(event) => setText(event.currentTarget.value)}

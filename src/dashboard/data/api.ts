@@ -1,6 +1,6 @@
 /** Requests to the gateway. */
 
-import type { SessionRequest } from "../../gateway/dashboard/view-types.ts";
+import type { RevokeBody, Session, SessionMethods, SessionRequest } from "../../gateway/dashboard/view-types.ts";
 import { ValueStore } from "./value-store.ts";
 
 /**
@@ -46,20 +46,20 @@ export async function probe(url: string): Promise<void> {
 }
 
 /** @throws RequestError */
-export async function postJson(path: string, body: object): Promise<void> {
-  await send(`${API}${path}`, { method: "POST", body: JSON.stringify(body), headers: jsonHeaders() });
+export async function revoke(body: RevokeBody): Promise<void> {
+  await send(`${API}/revoke`, { method: "POST", body: JSON.stringify(body), headers: jsonHeaders() });
 }
 
 /** How to sign in: true, also with the credential of an account. @throws RequestError */
 export async function hasAccounts(): Promise<boolean> {
   const response = await send(`${SESSION}/methods`, {});
-  return ((await readBody(response)) as { readonly accounts?: boolean }).accounts === true;
+  return ((await readBody(response)) as SessionMethods).accounts;
 }
 
 /** Begins a session. @throws RequestError */
 export async function signIn(request: SessionRequest): Promise<void> {
   const response = await send(SESSION, { method: "POST", body: JSON.stringify(request), headers: jsonHeaders() }, true);
-  const { secret } = (await readBody(response)) as { readonly secret: string };
+  const { secret } = (await readBody(response)) as Session;
   localStorage.setItem(SECRET_ITEM, secret);
   sessionState.set("signedIn");
 }

@@ -10,7 +10,7 @@ const STEP_ROWS = 4;
 const MAX_ROWS = 60;
 
 /** Which rows have elements: from `start` up to `end`. */
-export interface RowRange {
+interface RowRange {
   readonly start: number;
   readonly end: number;
 }

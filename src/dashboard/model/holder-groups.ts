@@ -4,7 +4,7 @@ import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
 import type { LockInfo } from "../../spi/claim-info.ts";
 
 /** One key that a claim holds or waits for. */
-export interface HeldLock {
+interface HeldLock {
   readonly claim: ListedClaim;
   readonly lock: LockInfo;
 }

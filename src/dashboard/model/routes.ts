@@ -22,7 +22,7 @@ export type Route =
 
 export type ViewName = Route["view"];
 
-export const BASE_PATH = "/ui";
+const BASE_PATH = "/ui";
 
 export const DEFAULT_QUERY: KeysQuery = { search: "", prefix: "", sort: "waiters", isReversed: false };
 

@@ -1,7 +1,7 @@
 /** What each label holds and waits for. */
 
 import { useMemo } from "preact/hooks";
-import type { Overview } from "../../gateway/dashboard/view-types.ts";
+import type { Overview, Reading } from "../../gateway/dashboard/view-types.ts";
 import { ClaimsBanners } from "../components/claims-banners.tsx";
 import { EmptyState, LoadingRows } from "../components/empty-state.tsx";
 import { createHolderColumns } from "../components/holder-columns.tsx";
@@ -53,18 +53,7 @@ export function HoldersView({ search, overview }: HoldersViewProps) {
         <LoadingRows label="Loading the holders" />
       ) : (
         <>
-          <p class="figures">
-            <span>
-              {search === "" ? "" : `${formatCount(shown.length)} of `}
-              {formatAmount(groups.length, "label")}
-            </span>
-            <span>Claims with the same label are shown together.</span>
-            {!reading.isComplete && (
-              <strong class="limit">
-                {`Of the first ${formatCount(reading.claims.length)} claims; the store has more.`}
-              </strong>
-            )}
-          </p>
+          <HoldersFigures search={search} shownCount={shown.length} groupCount={groups.length} reading={reading} />
           {lines.length === 0 ? (
             <NoHolders search={search} hasGroups={groups.length > 0} onClear={() => change("")} />
           ) : (
@@ -82,6 +71,30 @@ export function HoldersView({ search, overview }: HoldersViewProps) {
         </>
       )}
     </>
+  );
+}
+
+interface HoldersFiguresProps {
+  readonly search: string;
+  readonly shownCount: number;
+  readonly groupCount: number;
+  readonly reading: Reading;
+}
+
+function HoldersFigures({ search, shownCount, groupCount, reading }: HoldersFiguresProps) {
+  return (
+    <p class="figures">
+      <span>
+        {search === "" ? "" : `${formatCount(shownCount)} of `}
+        {formatAmount(groupCount, "label")}
+      </span>
+      <span>Claims with the same label are shown together.</span>
+      {!reading.isComplete && (
+        <strong class="limit">
+          {`Of the first ${formatCount(reading.claims.length)} claims; the store has more.`}
+        </strong>
+      )}
+    </p>
   );
 }
 
