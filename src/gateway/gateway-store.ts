@@ -17,6 +17,9 @@ import type { StoreHealth } from "./store-health.ts";
 /** How long one call to the store may take: as long as a request may wait. */
 const CALL_TIMEOUT_MS = 25_000;
 
+const KEEPS_NO_KEYS =
+  "this store keeps numbers or names made of the keys, so it cannot be asked for keys; on PostgreSQL `holdfast doctor` counts its locks";
+
 export interface StoreOptions {
   readonly clients: StoreClients;
   readonly access: Pick<AccessControl, "forAccount">;
@@ -89,10 +92,11 @@ export class GatewayStore {
     return this.isOwnServer ? list(max, after) : listVisible(list, principal, max, after);
   }
 
-  /** A page of all claims, whoever may see them. @throws RequestError */
-  async listAll(query: ListQuery, max: number, after?: string): Promise<Page<ClaimView>> {
+  /** At most `max` claims, whoever may see them. @throws RequestError UNSUPPORTED if the store cannot be asked for keys */
+  async listAll(query: ListQuery, max: number): Promise<Page<ClaimView>> {
     const context = await this.#openForAll();
-    return this.call(context, () => context.engine.driver.list(query, { max, after }));
+    if (context.traits.list === "own") throw new RequestError("UNSUPPORTED", KEEPS_NO_KEYS);
+    return this.call(context, () => context.engine.driver.list(query, { max }));
   }
 
   /** What the store can do. @throws RequestError if it cannot be reached */

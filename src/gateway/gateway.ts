@@ -179,7 +179,7 @@ function createDashboard(
     ...settings,
     clock,
     storeName: storeName ?? driver.name,
-    list: (query, max, after) => store.listAll(query, max, after),
+    list: (query, max) => store.listAll(query, max),
     events: isServer
       ? { source: eventsOfServer(driver, ownEvents, log), origin: "server" }
       : { source: ownEvents, origin: "gateway" },

@@ -58,7 +58,7 @@ export function createServerDashboard(gateway: GatewayService, eventLog: EventLo
   return new Dashboard({
     clock,
     storeName: "this lock server",
-    list: (query, max, after) => store.listAll(query, max, after),
+    list: (query, max) => store.listAll(query, max),
     events: { source: eventsOfLog(eventLog), origin: "server" },
     pause() {
       const remainingMs = gateway.recoveryRemainingMs();

@@ -1,6 +1,6 @@
 /** The columns of the list of events. */
 
-import type { DashboardEvent, EventSource } from "../../gateway/dashboard/view-types.ts";
+import type { DashboardEvent } from "../../gateway/dashboard/view-types.ts";
 import { describeKind, toneOf } from "../model/event-filter.ts";
 import { formatMoment } from "../model/time-format.ts";
 import { makeVisible } from "../model/visible-text.ts";
@@ -45,7 +45,7 @@ function EventKeys({ event: { keys } }: { readonly event: DashboardEvent }) {
   );
 }
 
-const SAMPLED: EventSource = "sampled";
+const SAMPLED: DashboardEvent["source"] = "sampled";
 
 function Details({ event }: { readonly event: DashboardEvent }) {
   const { operator, reason, account, token, source } = event;

@@ -1,6 +1,6 @@
 /** The holders of one key and the claims that wait for it, both in the order of its queue. */
 
-import type { ListedClaim, Overview } from "../../gateway/dashboard/view-types.ts";
+import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
 import type { KeyQueue } from "../model/key-queue.ts";
 import { refusalFor } from "../model/revocation.ts";
 import type { ClaimColumnsOptions } from "./claim-columns.tsx";
@@ -10,14 +10,15 @@ import { RowTable } from "./row-table.tsx";
 interface KeyTablesProps {
   readonly queue: KeyQueue;
   readonly columns: ClaimColumnsOptions;
-  readonly overview: Overview | null;
+  /** Why nothing can be revoked; null: it can. */
+  readonly refusal: string | null;
   readonly isDimmed: boolean;
 }
 
 const HOLDER_PX = [44, 150] as const;
 const WAITER_PX = [36, 62] as const;
 
-export function KeyTables({ queue: { holders, waiters }, columns, overview, isDimmed }: KeyTablesProps) {
+export function KeyTables({ queue: { holders, waiters }, columns, refusal, isDimmed }: KeyTablesProps) {
   const tables = { isDimmed, idOf: ({ tag }: ListedClaim) => tag };
   return (
     <>
@@ -35,7 +36,7 @@ export function KeyTables({ queue: { holders, waiters }, columns, overview, isDi
             {...tables}
           />
         )}
-        <RevokeNote holders={holders} overview={overview} />
+        <RevokeNote holders={holders} refusal={refusal} />
       </section>
       <section aria-labelledby="queue">
         <h2 id="queue">Queue</h2>
@@ -59,13 +60,13 @@ export function KeyTables({ queue: { holders, waiters }, columns, overview, isDi
 
 interface RevokeNoteProps {
   readonly holders: readonly ListedClaim[];
-  readonly overview: Overview | null;
+  /** Why nothing can be revoked; null: it can. */
+  readonly refusal: string | null;
 }
 
 /** Why there is no button to revoke. */
-function RevokeNote({ holders, overview }: RevokeNoteProps) {
-  if (overview === null || holders.length === 0) return null;
-  const refusal = overview.canRevoke ? null : (overview.revokeRefusal ?? "Nothing can be revoked from here.");
+function RevokeNote({ holders, refusal }: RevokeNoteProps) {
+  if (holders.length === 0) return null;
   const reasons = new Set(holders.flatMap((claim) => refusalFor(claim, refusal) ?? []));
   if (reasons.size === 0) return null;
   return <p class="caption">{[...reasons].join(" ")}</p>;

@@ -4,7 +4,7 @@ import type { RevokeBody, Session, SessionMethods, SessionRequest } from "../../
 import { ValueStore } from "./value-store.ts";
 
 /**
- * Why a request failed. signedOut: there is no session; forbidden: the session may not do this; refused: another answer of the
+ * Why a request failed. signedOut: there is no session; forbidden: the session may not do this, or the store cannot; refused: another answer of the
  * gateway; unreachable: no answer.
  */
 export type FailureKind = "signedOut" | "forbidden" | "refused" | "unreachable";
@@ -98,7 +98,7 @@ async function toError(response: Response): Promise<RequestError> {
   const { status } = response;
   const problem = (await response.json().catch(() => null)) as { readonly detail?: unknown } | null;
   const detail = typeof problem?.detail === "string" ? problem.detail : `the gateway answered with ${status}`;
-  const kind = status === 401 ? "signedOut" : status === 403 ? "forbidden" : "refused";
+  const kind = status === 401 ? "signedOut" : status === 403 || status === 501 ? "forbidden" : "refused";
   return new RequestError(kind, status, detail);
 }
 

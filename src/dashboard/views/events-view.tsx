@@ -28,7 +28,7 @@ export function EventsView({ search }: { readonly search: string }) {
       <h1 class="visually-hidden">Events</h1>
       <EventsHead feed={feed} search={search} shown={shown} onSearch={change} />
       {failure?.kind === "forbidden" ? (
-        <EmptyState title="The events may not be seen" tone="refused">
+        <EmptyState title="The events cannot be shown" tone="refused">
           {failure.message}
         </EmptyState>
       ) : start === null ? (

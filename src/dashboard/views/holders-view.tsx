@@ -46,7 +46,7 @@ export function HoldersView({ search, overview }: HoldersViewProps) {
       </search>
       <ClaimsBanners claims={claims} overview={overview} />
       {forbidden !== null ? (
-        <EmptyState title="The holders may not be seen" tone="refused">
+        <EmptyState title="The holders cannot be shown" tone="refused">
           {forbidden}
         </EmptyState>
       ) : reading === null || groups === null ? (

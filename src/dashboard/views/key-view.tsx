@@ -39,7 +39,7 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
   useShortcuts({ Escape: () => openRoute({ view: "keys", query: DEFAULT_QUERY }) });
   const elapsedMs = readAt === null ? 0 : Math.max(0, now - readAt);
   const { state } = judgeFreshness(claims, now);
-  const canRevoke = overview?.canRevoke === true;
+  const refusal = reading?.revokeRefusal ?? null;
   return (
     <>
       <KeyHead keyName={keyName} queue={queue} elapsedMs={elapsedMs} />
@@ -48,7 +48,7 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
         {revocation.message}
       </p>
       {forbidden !== null ? (
-        <EmptyState title="This key may not be seen" tone="refused">
+        <EmptyState title="This key cannot be shown" tone="refused">
           {forbidden}
         </EmptyState>
       ) : queue === null ? (
@@ -57,8 +57,8 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
         <>
           <KeyTables
             queue={queue}
-            columns={{ keyName, elapsedMs, leases, lost, canRevoke, onRevoke: revocation.ask }}
-            overview={overview}
+            columns={{ keyName, elapsedMs, leases, lost, canRevoke: refusal === null, onRevoke: revocation.ask }}
+            refusal={refusal}
             isDimmed={state === "stale" || state === "disconnected"}
           />
           <section aria-labelledby="history">

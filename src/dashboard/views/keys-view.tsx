@@ -45,7 +45,7 @@ export function KeysView({ query, overview }: KeysViewProps) {
       <KeysToolbar query={query} onChange={change} />
       <ClaimsBanners claims={claims} overview={overview} />
       {forbidden !== null ? (
-        <EmptyState title="These keys may not be seen" tone="refused">
+        <EmptyState title="These keys cannot be shown" tone="refused">
           {forbidden}
         </EmptyState>
       ) : snapshot === null ? (

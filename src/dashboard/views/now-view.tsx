@@ -35,7 +35,7 @@ export function NowView() {
         )}
       </div>
       {failure?.kind === "forbidden" ? (
-        <EmptyState title="The figures may not be seen" tone="refused">
+        <EmptyState title="The figures cannot be shown" tone="refused">
           {failure.message}
         </EmptyState>
       ) : history === null ? (

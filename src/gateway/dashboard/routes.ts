@@ -134,12 +134,8 @@ class DashboardRoutes {
   async overview(c: HttpContext): Promise<Response> {
     const { dashboard, service } = this.#options;
     const principal = c.get("principal");
-    const { driver, traits } = await service.store.describe();
-    const revokeRefusal = dashboard.options.isReadOnly
-      ? "The dashboard was started with --read-only."
-      : driver.revoke === undefined
-        ? "This store cannot revoke."
-        : null;
+    const { traits } = await service.store.describe();
+    const revokeRefusal = await this.#findRevokeRefusal();
     const overview: views.Overview = {
       store: dashboard.options.storeName,
       version: PACKAGE_VERSION,
@@ -163,19 +159,29 @@ class DashboardRoutes {
     const { sequence, readAt, intervalMs, isComplete, failure } = listing;
     const ageMs = Math.round(clock.now() - readAt);
     const principal = c.get("principal");
+    const key = query.get("key");
     const canSee = visibleKeys(principal);
     const seen = canSee("") ? listing.views : listing.views.flatMap((view) => redactView(view, canSee));
     const reading: views.Reading = {
       ...{ sequence, ageMs, intervalMs, isComplete, failure },
       claims: seen.map(toListedClaim),
       paused,
-      revokeRefusal: this.#findRevokeRefusal(principal, query.get("key")),
+      revokeRefusal: key === undefined ? null : await this.#findKeyRefusal(principal, key),
     };
     return jsonResponse(c, reading);
   }
 
-  #findRevokeRefusal(principal: Principal, key: string | undefined): string | null {
-    if (key === undefined || principal.can("revoke", key)) return null;
+  /** Why nothing can be revoked from the pages; null: it can. */
+  async #findRevokeRefusal(): Promise<string | null> {
+    const { dashboard, service } = this.#options;
+    if (dashboard.options.isReadOnly === true) return "The dashboard was started with --read-only.";
+    const { driver } = await service.store.describe();
+    return driver.revoke === undefined ? "This store cannot revoke." : null;
+  }
+
+  async #findKeyRefusal(principal: Principal, key: string): Promise<string | null> {
+    const refusal = await this.#findRevokeRefusal();
+    if (refusal !== null || principal.can("revoke", key)) return refusal;
     return "This account may not revoke locks on this key.";
   }
 

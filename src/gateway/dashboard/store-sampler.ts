@@ -23,7 +23,6 @@ const MIN_INTERVAL_MS = 2_000;
 const REST_FACTOR = 19;
 /** With more of them a page of rows is no help, and each list is work for the store. */
 const MAX_CLAIMS = 2_000;
-const PAGE_SIZE = 1_000;
 /** Viewers ask again every interval; a query is listed for some time longer. */
 const WANTED_INTERVALS = 3;
 /** The list of all claims goes on for the charts and the events: a viewer may come back. */
@@ -52,8 +51,8 @@ export interface CurrentListing extends Listing {
 
 export interface SamplerOptions {
   readonly clock: Clock;
-  /** A page of all claims, whoever may see them. @throws RequestError */
-  readonly list: (query: ListQuery, max: number, after: string | undefined) => Promise<Page<ClaimView>>;
+  /** At most `max` claims, whoever may see them. @throws RequestError */
+  readonly list: (query: ListQuery, max: number) => Promise<Page<ClaimView>>;
   /** Called with each list of all claims; null: it failed. */
   readonly onAll: (listing: Listing | null) => void;
 }
@@ -62,7 +61,8 @@ interface WantedQuery {
   readonly query: ListQuery;
   wantedUntil: number;
   listing: Listing | null;
-  failure: string | null;
+  /** Of the newest attempt; null: it succeeded. */
+  error: Error | null;
   /** Called after each attempt. */
   readonly waiting: Set<() => void>;
 }
@@ -94,15 +94,16 @@ export class StoreSampler {
 
   /**
    * The newest listing of these claims: the first one is waited for.
-   * @throws RequestError STORE if there is none yet, LIMIT if too many different queries are read at once
+   * @throws the error of the first attempt; RequestError STORE if it takes too long, LIMIT if too many different queries are
+   * read at once
    */
   async read(query: ListQuery): Promise<CurrentListing> {
     this.watch();
     const wanted = this.#want(query, WANTED_INTERVALS * this.#intervalMs);
-    if (wanted.listing === null && wanted.failure === null) await this.#firstAttempt(wanted);
-    const { listing, failure } = wanted;
-    if (listing === null) throw new RequestError("STORE", failure ?? "the store has not answered yet");
-    return { ...listing, failure, intervalMs: this.#intervalMs };
+    if (wanted.listing === null && wanted.error === null) await this.#firstAttempt(wanted);
+    const { listing, error } = wanted;
+    if (listing === null) throw error ?? new RequestError("STORE", "the store has not answered yet");
+    return { ...listing, failure: error?.message ?? null, intervalMs: this.#intervalMs };
   }
 
   /** The holder of this key with this token, if a list has shown it. */
@@ -135,7 +136,7 @@ export class StoreSampler {
     this.#dropUnwanted();
     if (this.#queries.size >= MAX_QUERIES)
       throw new RequestError("LIMIT", `at most ${MAX_QUERIES} different searches at once`);
-    const wanted = { query, wantedUntil, listing: null, failure: null, waiting: new Set<() => void>() };
+    const wanted = { query, wantedUntil, listing: null, error: null, waiting: new Set<() => void>() };
     this.#queries.set(name, wanted);
     if (this.#state === "idle") void this.#list();
     return wanted;
@@ -182,26 +183,20 @@ export class StoreSampler {
   async #attempt(wanted: WantedQuery): Promise<void> {
     try {
       wanted.listing = await this.#fetch(wanted.query);
-      wanted.failure = null;
+      wanted.error = null;
     } catch (error) {
-      wanted.failure = (error as Error).message;
+      wanted.error = error as Error;
     }
     if (wanted.query === ALL && this.#state !== "closed")
-      this.#options.onAll(wanted.failure === null ? wanted.listing : null);
+      this.#options.onAll(wanted.error === null ? wanted.listing : null);
     for (const end of [...wanted.waiting]) end();
   }
 
   async #fetch(query: ListQuery): Promise<Listing> {
     const { clock, list } = this.#options;
     const readAt = clock.now();
-    const views: ClaimView[] = [];
-    let cursor: string | undefined;
-    do {
-      const { items, next } = await list(query, PAGE_SIZE, cursor);
-      views.push(...items);
-      cursor = next;
-    } while (cursor !== undefined && views.length < MAX_CLAIMS);
+    const { items, next } = await list(query, MAX_CLAIMS);
     this.#sequence++;
-    return { sequence: this.#sequence, readAt, views: views.slice(0, MAX_CLAIMS), isComplete: cursor === undefined };
+    return { sequence: this.#sequence, readAt, views: items, isComplete: next === undefined };
   }
 }

@@ -74,7 +74,7 @@ export interface Reading {
   readonly failure: string | null;
   /** The store grants no new locks for the time being. */
   readonly paused: Pause | null;
-  /** Why the account may not revoke locks on the `key` of the request; null: it may, or there was none. */
+  /** Why the viewer cannot revoke locks on the `key` of the request; null: it is possible, or there was none. */
   readonly revokeRefusal: string | null;
 }
 
