@@ -2,16 +2,17 @@
  * Lists the store for all viewers together, while there are any.
  *
  *   idle      no viewer has asked for a while
- *   listing   a round: each wanted query is listed once, one after another
- *   resting   until the next round
+ *   listing   each wanted query in turn, or only those that are new
+ *   resting   until the next round, or until a new query may be listed
  *
  *   idle -> listing      read()
- *   listing -> resting   for REST_FACTOR times the duration of the round, at least MIN_INTERVAL_MS
- *   resting -> listing   the rest is over, and a query is wanted
- *   resting -> idle      the rest is over, and none is
+ *   listing -> resting   for REST_FACTOR times what the lists took
+ *   resting -> listing   the rest is over: all wanted queries; or MIN_INTERVAL_MS after the last list began: new ones, for
+ *                        which the rest becomes longer
+ *   resting -> idle      the rest is over, and no query is wanted
  *
- * Invariant: the store lists for the dashboard for at most 5 % of the time, and one round begins at most every 2 s,
- * however many viewers there are and whatever they search for.
+ * Invariant: the store lists for the dashboard for at most 5 % of the time, and lists begin at most every 2 s, however many
+ * viewers there are and whatever they search for.
  */
 
 import { RequestError } from "../../server/request-error.ts";
@@ -19,7 +20,7 @@ import type { ClaimView, ListQuery, Page } from "../../spi/driver.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 
 const MIN_INTERVAL_MS = 2_000;
-/** A round takes 1 of 20 parts of the time. */
+/** Lists take 1 of 20 parts of the time. */
 const REST_FACTOR = 19;
 /** With more of them a page of rows is no help, and each list is work for the store. */
 const MAX_CLAIMS = 2_000;
@@ -76,6 +77,9 @@ export class StoreSampler {
   #state: "idle" | "listing" | "resting" | "closed" = "idle";
   #sequence = 0;
   #intervalMs = MIN_INTERVAL_MS;
+  /** When the last lists began, and when the next round does. */
+  #lastListAt = Number.NEGATIVE_INFINITY;
+  #nextRoundAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: SamplerOptions) {
     this.#options = options;
@@ -99,8 +103,10 @@ export class StoreSampler {
    */
   async read(query: ListQuery): Promise<CurrentListing> {
     this.watch();
+    const known = selectClaims(this.#queries.get(toName(ALL)), query);
+    if (known !== null) return { ...known, intervalMs: this.#intervalMs };
     const wanted = this.#want(query, WANTED_INTERVALS * this.#intervalMs);
-    if (wanted.listing === null && wanted.error === null) await this.#firstAttempt(wanted);
+    if (isNew(wanted)) await this.#firstAttempt(wanted);
     const { listing, error } = wanted;
     if (listing === null) throw error ?? new RequestError("STORE", "the store has not answered yet");
     return { ...listing, failure: error?.message ?? null, intervalMs: this.#intervalMs };
@@ -126,7 +132,7 @@ export class StoreSampler {
   }
 
   #want(query: ListQuery, ms: number): WantedQuery {
-    const name = JSON.stringify(query);
+    const name = toName(query);
     const wantedUntil = this.#options.clock.now() + ms;
     const existing = this.#queries.get(name);
     if (existing !== undefined) {
@@ -139,6 +145,7 @@ export class StoreSampler {
     const wanted = { query, wantedUntil, listing: null, error: null, waiting: new Set<() => void>() };
     this.#queries.set(name, wanted);
     if (this.#state === "idle") void this.#list();
+    else if (this.#state === "resting") this.#schedule();
     return wanted;
   }
 
@@ -172,12 +179,23 @@ export class StoreSampler {
     }
     this.#state = "listing";
     const startedAt = clock.now();
-    for (const wanted of [...this.#queries.values()]) await this.#attempt(wanted);
+    const isRound = startedAt >= this.#nextRoundAt;
+    for (const wanted of [...this.#queries.values()]) if (isRound || isNew(wanted)) await this.#attempt(wanted);
     if ((this.#state as string) === "closed") return;
-    const now = clock.now();
-    this.#intervalMs = Math.max(MIN_INTERVAL_MS, (now - startedAt) * (REST_FACTOR + 1));
+    const listedMs = clock.now() - startedAt;
+    this.#lastListAt = startedAt;
+    if (isRound) {
+      this.#intervalMs = Math.max(MIN_INTERVAL_MS, listedMs * (REST_FACTOR + 1));
+      this.#nextRoundAt = startedAt + this.#intervalMs;
+    } else this.#nextRoundAt += listedMs * (REST_FACTOR + 1);
     this.#state = "resting";
-    this.#timer.set(startedAt + this.#intervalMs);
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    const isAnyNew = [...this.#queries.values()].some(isNew);
+    const newListAt = isAnyNew ? this.#lastListAt + MIN_INTERVAL_MS : Number.POSITIVE_INFINITY;
+    this.#timer.set(Math.min(this.#nextRoundAt, newListAt));
   }
 
   async #attempt(wanted: WantedQuery): Promise<void> {
@@ -199,4 +217,26 @@ export class StoreSampler {
     this.#sequence++;
     return { sequence: this.#sequence, readAt, views: items, isComplete: next === undefined };
   }
+}
+
+function toName(query: ListQuery): string {
+  return JSON.stringify(query);
+}
+
+/** No list of it was attempted yet. */
+function isNew({ listing, error }: WantedQuery): boolean {
+  return listing === null && error === null;
+}
+
+/** What the list of all claims says about a query; null: it does not say everything, or claims are not in their order. */
+function selectClaims(
+  all: WantedQuery | undefined,
+  { prefix = "", key }: ListQuery,
+): Omit<CurrentListing, "intervalMs"> | null {
+  if (all === undefined || all.listing === null || !all.listing.isComplete) return null;
+  const isWanted = (name: string): boolean => (key === undefined ? name.startsWith(prefix) : name === key);
+  const views = all.listing.views.filter(({ locks }) => locks.some((lock) => isWanted(lock.key)));
+  // a claim over several keys is listed with the first of them, wherever it is in the queue of this one
+  if (key !== undefined && views.some(({ locks }) => locks.length > 1)) return null;
+  return { ...all.listing, views, failure: all.error?.message ?? null };
 }

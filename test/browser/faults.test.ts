@@ -1,18 +1,11 @@
-// The pages of the dashboard in a real Chromium, against each kind of store: each view, a revocation, faults, rights, and
-// hostile names.
+// The dashboard in a real Chromium: hostile names, faults, sessions, rights, accessibility, and the keyboard.
 
-import type { Browser, Page } from "playwright-core";
+import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createDriver } from "../../src/client/driver-url.ts";
-import type { Lock, Locks } from "../../src/index.ts";
-import { connect } from "../../src/index.ts";
 import { chromiumUnavailableReason, expectAccessible, launchChromium, openTab, watchTab } from "../support/browser.ts";
-import type { TestGateway } from "../support/gateway-fixture.ts";
-import { startGateway } from "../support/gateway-fixture.ts";
-import { cleanUpAfterEach, onCleanup, startServer } from "../support/server-fixture.ts";
-import { postgresUnavailableReason, startPostgres } from "../support/stores/postgres.ts";
-import { createPostgresFixture } from "../support/stores/postgres-fixture.ts";
-import { redisUnavailableReason, startRedis } from "../support/stores/redis.ts";
+import { openDashboard, openSite, row, STORES, show, WITHIN } from "../support/dashboard-site.ts";
+import { cleanUpAfterEach, onCleanup } from "../support/server-fixture.ts";
+import { startRedis } from "../support/stores/redis.ts";
 import { createTestAccess, testAccount } from "../support/test-accounts.ts";
 import { until } from "../support/until.ts";
 
@@ -25,144 +18,9 @@ beforeAll(async () => {
 });
 afterAll(() => browser?.close());
 
-const WITHIN = { timeout: 20_000 };
-
-interface TestStore {
-  readonly url: string;
-  close(): Promise<void>;
-}
-
-async function openRedis(): Promise<TestStore> {
-  const server = await startRedis();
-  return { url: server.url, close: () => server.stop() };
-}
-
-async function openPostgres(): Promise<TestStore> {
-  const server = await startPostgres();
-  const fixture = await createPostgresFixture(server);
-  return {
-    url: fixture.database.url,
-    async close() {
-      await fixture.close();
-      await server.stop();
-    },
-  };
-}
-
-async function openServer(): Promise<TestStore> {
-  const { path } = await startServer();
-  return { url: `holdfast+unix:${path}`, close: () => Promise.resolve() };
-}
-
-const STORES = [
-  { name: "redis", reason: redisUnavailableReason(), open: openRedis },
-  { name: "postgres", reason: postgresUnavailableReason(), open: openPostgres },
-  { name: "server", reason: null, open: openServer },
-] as const;
-
-interface Site extends TestGateway {
-  readonly store: TestStore;
-  /** A client of the store, with this label. */
-  openClient(label: string): Promise<Locks>;
-}
-
-async function openSite(
-  open: () => Promise<TestStore>,
-  options: Partial<Parameters<typeof startGateway>[0]> = {},
-): Promise<Site> {
-  const store = await open();
-  onCleanup(() => store.close());
-  const gateway = await startGateway({
-    driver: await createDriver(store.url),
-    storeName: "the store",
-    dashboard: { hasStartTokens: true },
-    ...options,
-  });
-  return {
-    ...gateway,
-    store,
-    async openClient(label) {
-      const client = await connect(store.url, { label });
-      onCleanup(() => client.close());
-      return client;
-    },
-  };
-}
-
-/** Opens the link of the dashboard in a new tab, and waits for its first list. */
-async function openDashboard(site: Site): Promise<Page> {
-  const { page, faults } = await openTab(browser);
-  onCleanup(async () => {
-    await page.context().close();
-    expect(faults).toEqual([]);
-  });
-  await page.goto(site.createLink());
-  await page
-    .getByText(/^\d[\d,]* keys?$|^No lock/)
-    .first()
-    .waitFor(WITHIN);
-  return page;
-}
-
-/** Shows another view of the same session. */
-async function show(page: Page, site: Site, path: string, text: string | RegExp): Promise<void> {
-  await page.goto(`${site.url}${path}`);
-  await page.getByText(text).first().waitFor(WITHIN);
-}
-
-const row = (page: Page, text: string | RegExp) => page.getByRole("row").filter({ hasText: text });
+const [redis] = STORES;
 
 describe.skipIf(noBrowser !== null)(`in Chromium${noBrowser === null ? "" : `: ${noBrowser}`}`, () => {
-  for (const { name, reason, open } of STORES) {
-    describe.skipIf(reason !== null)(name + (reason === null ? "" : `: ${reason}`), () => {
-      test("each view shows what the store has, and a revocation takes a lock from its holder", async () => {
-        const site = await openSite(open);
-        const [holder, waiter] = [await site.openClient("ana@web-1"), await site.openClient("bob@web-2")];
-        const lock = await holder.acquire("invoice:42");
-        const other = await holder.acquire("report");
-        const waiting = waiter.acquire("invoice:42", { wait: "5m" }).catch(() => null);
-        const page = await openDashboard(site);
-
-        await row(page, "invoice:42").getByText("ana@web-1").waitFor(WITHIN);
-        await until(async () => (await row(page, "invoice:42").textContent())?.includes("1") === true, {
-          within: 20_000,
-          what: "the waiter",
-        });
-        await page.getByPlaceholder("Search keys and holders").fill("report");
-        await until(async () => (await row(page, "invoice:42").count()) === 0, { within: 10_000, what: "the search" });
-        expect(page.url()).toContain("report");
-
-        await show(page, site, "/ui/holders", "ana@web-1");
-        await row(page, "bob@web-2").first().waitFor(WITHIN);
-        await show(page, site, "/ui/now", "Longest wait");
-        await page.locator("canvas").first().waitFor(WITHIN);
-        await show(page, site, "/ui/store", "Fencing tokens");
-
-        await show(page, site, "/ui/k/invoice%3A42", "ana@web-1");
-        await page.getByText("bob@web-2").first().waitFor(WITHIN);
-        await page.getByRole("button", { name: "Revoke the lock of ana@web-1", exact: true }).click();
-        const dialog = page.getByRole("dialog");
-        await dialog.getByText("ana@web-1").first().waitFor(WITHIN);
-        expect(await dialog.textContent()).toContain(String(lock.token));
-        const confirm = dialog.getByRole("button", { name: /revoke/i });
-        expect(await confirm.isDisabled()).toBe(true);
-        await dialog.getByLabel(/^Reason/).fill("its host is gone");
-        await confirm.click();
-        await until(() => lock.signal.aborted, { within: 30_000, what: "the loss of the lock" });
-        await lock.release().catch(() => undefined);
-        const granted = (await waiting) as Lock;
-        await until(async () => (await page.getByRole("table").first().textContent())?.includes("bob@web-2") === true, {
-          within: 20_000,
-          what: "the next holder",
-        });
-        await show(page, site, "/ui/events", "revoked");
-        expect(await row(page, "revoked").first().textContent()).toContain("its host is gone");
-        await Promise.all([granted.release(), other.release()]);
-      }, 90_000);
-    });
-  }
-
-  const [redis] = STORES;
   describe.skipIf(redis.reason !== null)("on Redis", () => {
     test("hostile keys and labels are shown as text, and each has a page of its own", async () => {
       const site = await openSite(redis.open);
@@ -178,7 +36,7 @@ describe.skipIf(noBrowser !== null)(`in Chromium${noBrowser === null ? "" : `: $
       ];
       const client = await site.openClient("<b onmouseover=alert(1)>label</b>");
       const locks = await Promise.all(keys.map((key) => client.acquire(key)));
-      const page = await openDashboard(site);
+      const page = await openDashboard(browser, site);
       await page.getByText("8 keys", { exact: true }).waitFor(WITHIN);
       await expectAccessible(page);
       for (const key of keys) {
@@ -195,7 +53,7 @@ describe.skipIf(noBrowser !== null)(`in Chromium${noBrowser === null ? "" : `: $
       const site = await openSite(redis.open);
       const client = await site.openClient("ana");
       const lock = await client.acquire("k");
-      const page = await openDashboard(site);
+      const page = await openDashboard(browser, site);
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });
         for (const width of [1_280, 320]) {
@@ -225,7 +83,7 @@ describe.skipIf(noBrowser !== null)(`in Chromium${noBrowser === null ? "" : `: $
       const site = await openSite(async () => ({ url: server.url, close: () => server.stop() }));
       const client = await site.openClient("ana");
       await client.acquire("k", { ttl: "10m" });
-      const page = await openDashboard(site);
+      const page = await openDashboard(browser, site);
       await server.stop();
       await page
         .getByText(/\d+ s old/)
@@ -294,7 +152,7 @@ describe.skipIf(noBrowser !== null)(`in Chromium${noBrowser === null ? "" : `: $
       const site = await openSite(redis.open);
       const client = await site.openClient("ana");
       const locks = await Promise.all(["a", "b", "c"].map((key) => client.acquire(`key-${key}`)));
-      const page = await openDashboard(site);
+      const page = await openDashboard(browser, site);
       await page.getByText("3 keys").first().waitFor(WITHIN);
       await page.keyboard.press("/");
       await page.keyboard.type("key-");
