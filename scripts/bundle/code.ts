@@ -20,10 +20,12 @@ export interface BuiltCode {
 }
 
 export const CLI = "src/cli/main.ts";
-const SERVER = resolve("src/server/server.ts");
-const BUILT_SERVER = resolve("dist/server/server.js");
+const GATEWAY = "src/gateway/gateway.ts";
+/** Loaded by the command line as ES modules, so that the package contains their code once. */
+const SERVERS = ["src/server/server.ts", GATEWAY];
 /** What rolldown makes of import() in CommonJS. */
-const REQUIRED_SERVER = /Promise\.resolve\(\)\.then\(\(\) => [^;]*require\("[^"]*\/server\/server\.js"\), 1\)\)/g;
+const REQUIRED_SERVER =
+  /Promise\.resolve\(\)\.then\(\(\) => [^;]*require\("[^"]*\/((?:server|gateway)\/\w+\.js)"\), 1\)\)/g;
 
 /** All that the smallest entries share with others. It needs no module of Node, which would take three milliseconds. */
 const BASE = {
@@ -91,38 +93,46 @@ const COMMON: OutputOptions = {
 /** Above each module rolldown writes its path; a text is found by the name of its constant. */
 const TEXT_PATH = /^\/\/ src\/.*\.(?:lua|sql|sh)\n/gm;
 
-/** `holdfast serve` loads the ES module of the server, so that the package contains its code once. */
-const serverStaysOutside: Plugin = {
-  name: "the server stays outside",
+const serversStayOutside: Plugin = {
+  name: "servers stay outside",
   async resolveId(source, importer, { kind }) {
-    if (!source.endsWith("/server/server.ts")) return null;
+    if (!/\/(?:server|gateway)\.ts$/.test(source)) return null;
     const found = await this.resolve(source, importer, { skipSelf: true });
-    if (found?.id !== SERVER) return null;
+    const server = SERVERS.find((path) => resolve(path) === found?.id);
+    if (server === undefined) return null;
     if (kind !== "dynamic-import") throw new Error(`${importer}: load it only when it is needed: import("${source}")`);
-    return { id: BUILT_SERVER, external: true };
+    return { id: resolve(server.replace(/^src(.*)ts$/, "dist$1js")), external: true };
   },
   renderChunk(code, { fileName }) {
-    const path = JSON.stringify(posix.relative(posix.dirname(fileName), "server/server.js"));
-    const loaded = code.replace(REQUIRED_SERVER, `import(${path})`);
-    if (/require\([^)]*server\.js"\)/.test(loaded)) throw new Error(`${fileName} loads an ES module by require()`);
+    const toPath = (path: string): string => JSON.stringify(posix.relative(posix.dirname(fileName), path));
+    const loaded = code.replace(REQUIRED_SERVER, (_, path) => `import(${toPath(path)})`);
+    if (/require\([^)]*\/(?:server|gateway)\.js"\)/.test(loaded))
+      throw new Error(`${fileName} loads an ES module by require()`);
     return loaded;
   },
 };
 
+/** The library adds a method to one class of zod, but names all of zod for it, with its messages in fifty languages: 0.9 MB. */
+const zodStaysSmall: Plugin = {
+  name: "zod stays small",
+  transform(code, id) {
+    if (!id.endsWith("/@hono/zod-openapi/dist/index.mjs")) return null;
+    const call = "extendZodWithOpenApi(z)";
+    if (!code.includes(call)) throw new Error(`${id} no longer has ${call}`);
+    return code.replace(call, "extendZodWithOpenApi({ ZodType: z.ZodType })");
+  },
+};
+
 export async function bundleCode(entries: readonly PackageEntry[]): Promise<BuiltCode> {
-  const modules = bundle(
-    entries.map(({ source }) => source),
-    [textModules],
-    {
-      ...COMMON,
-      format: "esm",
-      codeSplitting: { groups: SHARED_CHUNKS },
-      entryFileNames: "[name].js",
-      chunkFileNames: "chunks/[name]-[hash].js",
-    },
-  );
+  const modules = bundle([...entries.map(({ source }) => source), GATEWAY], [textModules, zodStaysSmall], {
+    ...COMMON,
+    format: "esm",
+    codeSplitting: { groups: SHARED_CHUNKS },
+    entryFileNames: "[name].js",
+    chunkFileNames: "chunks/[name]-[hash].js",
+  });
   const withCommonJs = entries.filter(({ hasCommonJs }) => hasCommonJs).map(({ source }) => source);
-  const commonJs = bundle([...withCommonJs, CLI], [textModules, serverStaysOutside], {
+  const commonJs = bundle([...withCommonJs, CLI], [textModules, serversStayOutside], {
     ...COMMON,
     format: "cjs",
     codeSplitting: { groups: [...COMMAND_CHUNKS, ...SHARED_CHUNKS] },

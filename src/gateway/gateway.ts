@@ -27,6 +27,8 @@ import type { GatewayService } from "./service.ts";
 import { SharedClient } from "./store-clients.ts";
 import { StoreHealth } from "./store-health.ts";
 
+export { resolveGatewayConfig } from "./gateway-config.ts";
+
 /** How long the store may take to answer the withdrawals at the end. */
 const CLOSE_TIMEOUT_MS = 5_000;
 

@@ -225,7 +225,8 @@ test("an installation is small: the package alone, without what only contributor
 
 test("the notices of the libraries whose code the package contains", () => {
   const notices = readFileSync(installedPath("dist/THIRD-PARTY-LICENSES.txt"), "utf8");
-  for (const name of ["@hono/node-server", "commander", "hono", "zod"]) expect(notices).toContain(`\n${name}\n---`);
+  for (const name of ["@hono/node-server", "@hono/zod-openapi", "commander", "hono", "zod"])
+    expect(notices).toContain(`\n${name}\n---`);
 });
 
 test("no page tells users to install the name from a registry, where it belongs to another project", () => {

@@ -15,14 +15,17 @@ import type { Dashboard } from "../dashboard/dashboard.ts";
 import { addDashboardRoutes } from "../dashboard/routes.ts";
 import { References } from "../references.ts";
 import type { GatewayService } from "../service.ts";
-import { ClaimRoutes } from "./claim-routes.ts";
+import { CLAIM_ROUTES, ClaimRoutes } from "./claim-routes.ts";
 import type { HttpContext, HttpEnv } from "./context.ts";
 import { clientAddress, watchDisconnect } from "./context.ts";
-import { EventStream } from "./event-stream.ts";
-import { LockRoutes } from "./lock-routes.ts";
+import { EVENT_ROUTES, EventStream } from "./event-stream.ts";
+import { LOCK_ROUTES, LockRoutes } from "./lock-routes.ts";
+import { createOpenApiDocument } from "./openapi.ts";
 import { formatProblem, formatProblemHeaders, internalProblem, invalidField, Problem, toProblem } from "./problem.ts";
+import type { Handlers, Routes } from "./route-parts.ts";
+import { OPEN } from "./route-parts.ts";
 import { SentEvents } from "./sent-events.ts";
-import { StatusRoutes } from "./status-routes.ts";
+import { STATUS_ROUTES, StatusRoutes } from "./status-routes.ts";
 
 /** The period in which wrong credentials of an address are counted. */
 const MINUTE_MS = 60_000;
@@ -61,27 +64,22 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
   const { service, access, eventLog, dashboard } = options;
   const { store, register, places } = service;
   const streams = new SentEvents(service.clock);
-  const events = new EventStream(service, eventLog, streams);
-  const claims = new ClaimRoutes(service, places, new References(store, places, register));
-  const locks = new LockRoutes(service);
-  const status = new StatusRoutes({ ...options, connections });
   const authenticate = createAuthentication(service, access);
   const authenticated = requireCredential(options, authenticate);
 
   const app = new Hono<HttpEnv>();
   app.use(countProblems(options.metrics), watchDisconnect, rejectOtherMethods(app));
-  app.post("/v1/claims", authenticated, (c) => claims.claim(c));
-  app.post("/v1/claims/wait", authenticated, (c) => claims.wait(c));
-  app.post("/v1/claims/renew", authenticated, (c) => claims.renew(c));
-  app.post("/v1/claims/release", authenticated, (c) => claims.release(c));
-  app.get("/v1/locks", authenticated, (c) => locks.list(c));
-  app.post("/v1/locks/revoke", authenticated, (c) => locks.revoke(c));
-  app.get("/events", authenticated, (c) => events.open(c));
-  app.get("/metrics", authenticated, (c) => status.metrics(c));
-  // a load balancer probes these without a credential, and they say nothing about locks
-  app.get("/health", (c) => status.health(c));
-  app.get("/ready", (c) => status.ready(c));
-  app.get("/v1/openapi.json", (c) => status.openApi(c));
+  // each is served and documented by one declaration, beside its handler
+  function serve<Name extends string>(routes: Routes<Name>, handlers: Handlers<NoInfer<Name>>): void {
+    for (const name of Object.keys(routes) as Name[]) {
+      const { method, path, security } = routes[name];
+      app.on(method, [path], ...(security === OPEN ? [] : [authenticated]), (c) => handlers[name](c));
+    }
+  }
+  serve(CLAIM_ROUTES, new ClaimRoutes(service, places, new References(store, places, register)));
+  serve(LOCK_ROUTES, new LockRoutes(service));
+  serve(EVENT_ROUTES, new EventStream(service, eventLog, streams));
+  serve(STATUS_ROUTES, new StatusRoutes({ ...options, connections, createOpenApiDocument }));
   addDashboardRoutes(app, {
     service,
     access,

@@ -1,5 +1,6 @@
 /** The routes to acquire a lock, to wait for it, to renew it and to release it. */
 
+import { createRoute } from "@hono/zod-openapi";
 import type { Principal } from "../../auth/access-control.ts";
 import { authorizeAcquire } from "../../auth/authorize.ts";
 import type { LostReason } from "../../errors.ts";
@@ -18,12 +19,71 @@ import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { clientAddress, jsonResponse, readBody } from "./context.ts";
 import { invalidField, Problem } from "./problem.ts";
+import type { Routes } from "./route-parts.ts";
+import { jsonRequest, postProblemResponses, response } from "./route-parts.ts";
 import type { ParsedReference } from "./schemas.ts";
-import { parseClaimRequest, parseReleaseRequest, parseRenewRequest, parseWaitRequest, WAIT_PREFIX } from "./schemas.ts";
+import {
+  Held,
+  parseClaimRequest,
+  parseReleaseRequest,
+  parseRenewRequest,
+  parseWaitRequest,
+  REQUESTS,
+  Released,
+  WAIT_PREFIX,
+  Waiting,
+} from "./schemas.ts";
 
 /** For a refused claim with many keys, the holders of at most this many keys are looked up. */
 const MAX_HOLDER_LOOKUPS = 4;
 const NOT_FREE = "the lock is not free";
+/** For the examples. */
+const REFERENCE = "hf1.eyJwIjoiIiwiYyI6W1tdXX0.k3vq7m2a";
+
+export const CLAIM_ROUTES: Routes<keyof ClaimRoutes> = {
+  claim: createRoute({
+    method: "post",
+    path: "/v1/claims",
+    summary: "Acquire a lock",
+    request: jsonRequest(REQUESTS.claim, { key: "invoice:42", ttl: "30s", wait: "10s", label: "nightly report" }),
+    responses: {
+      201: response("The lock is held by its reference until it is released or its lease ends.", Held),
+      202: response(
+        "The claim is still waiting. POST its reference to /v1/claims/wait within graceMs, or it leaves the queue.",
+        Waiting,
+      ),
+      ...postProblemResponses("BUSY", "LOCK_LOST", "LIMIT", "UNSUPPORTED", "PAUSED"),
+    },
+  }),
+  wait: createRoute({
+    method: "post",
+    path: "/v1/claims/wait",
+    summary: "Continue to wait for a lock",
+    request: jsonRequest(REQUESTS.wait, { reference: WAIT_PREFIX + REFERENCE, wait: "25s" }),
+    responses: {
+      201: response("The lock is held.", Held),
+      202: response("The claim is still waiting.", Waiting),
+      ...postProblemResponses("LOCK_LOST"),
+    },
+  }),
+  renew: createRoute({
+    method: "post",
+    path: "/v1/claims/renew",
+    summary: "Renew a lease",
+    request: jsonRequest(REQUESTS.renew, { reference: REFERENCE }),
+    responses: { 200: response("The lease is renewed.", Held), ...postProblemResponses("LOCK_LOST") },
+  }),
+  release: createRoute({
+    method: "post",
+    path: "/v1/claims/release",
+    summary: "Release a lock, or withdraw a waiting claim",
+    request: jsonRequest(REQUESTS.release, { reference: REFERENCE }),
+    responses: {
+      200: response("The claim was held or waiting until now, and is released.", Released),
+      ...postProblemResponses("LOCK_LOST"),
+    },
+  }),
+};
 
 export class ClaimRoutes {
   readonly #service: GatewayService;

@@ -3,6 +3,7 @@
  * after it as far as the server still has them.
  */
 
+import { createRoute, z } from "@hono/zod-openapi";
 import { visibleKeys } from "../../auth/authorize.ts";
 import type { EventBatch, EventLog, RecordedEvent } from "../../server/events/event-log.ts";
 import { drainingError } from "../../server/request-error.ts";
@@ -11,7 +12,39 @@ import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { parseQuery } from "./context.ts";
 import { invalidField } from "./problem.ts";
+import type { Routes } from "./route-parts.ts";
+import { problemResponses, response } from "./route-parts.ts";
 import type { SentEvents } from "./sent-events.ts";
+
+const EVENT_DATA = {
+  type: "string",
+  contentMediaType: "application/json",
+  contentSchema: { $ref: "#/components/schemas/Event" },
+};
+const EventsQuery = z.object({
+  prefix: z.string().optional().describe("Only events of keys that begin with this prefix. Default: all."),
+});
+
+export const EVENT_ROUTES: Routes<"events"> = {
+  events: createRoute({
+    method: "get",
+    path: "/events",
+    summary: "Stream events",
+    request: {
+      query: EventsQuery,
+      headers: z.object({
+        "Last-Event-ID": z
+          .string()
+          .optional()
+          .describe("Continue after this event, as far back as the server keeps events."),
+      }),
+    },
+    responses: {
+      200: response("Server-sent events. The data of each one is an Event.", EVENT_DATA, "text/event-stream"),
+      ...problemResponses("INVALID", "AUTH", "LIMIT", "DRAINING"),
+    },
+  }),
+};
 
 export class EventStream {
   readonly #service: GatewayService;
@@ -25,12 +58,12 @@ export class EventStream {
   }
 
   /** @throws RequestError LIMIT if there are too many streams, DRAINING if the server is stopping */
-  open(c: HttpContext): Response {
+  events(c: HttpContext): Response {
     const { isDraining, runId } = this.#service;
     if (isDraining) throw drainingError();
     const { incoming } = c.env;
     const principal = c.get("principal");
-    const prefix = parsePrefix(parseQuery(c, ["prefix"]).get("prefix"));
+    const prefix = parsePrefix(parseQuery(c, Object.keys(EventsQuery.shape)).get("prefix"));
     const [afterSequence, hasMissed] = parseLastEventId(incoming.headers["last-event-id"], runId);
     const filter = { prefix, canSee: visibleKeys(principal), account: principal.name };
     const welcome = hasMissed ? ": welcome\n\nevent: gap\ndata: {}\n\n" : ": welcome\n\n";

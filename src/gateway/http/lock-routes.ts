@@ -1,5 +1,6 @@
 /** The routes for operators: list claims, and revoke a lock. */
 
+import { createRoute, z } from "@hono/zod-openapi";
 import { PROTOCOL_LIMITS } from "../../protocol/handshake.ts";
 import { toClaimInfo } from "../../spi/claim-info.ts";
 import type { ClaimView, ListQuery } from "../../spi/driver.ts";
@@ -8,9 +9,49 @@ import type { HttpContext } from "./context.ts";
 import { jsonResponse, parseQuery, readBody } from "./context.ts";
 import { invalidField } from "./problem.ts";
 import { revokeLock } from "./revocation.ts";
-import { parseRevokeRequest } from "./schemas.ts";
+import type { Routes } from "./route-parts.ts";
+import { jsonRequest, postProblemResponses, problemResponses, response, STORE_ERRORS } from "./route-parts.ts";
+import { Locks, parseRevokeRequest, REQUESTS, Revoked } from "./schemas.ts";
 
 const DEFAULT_PAGE_SIZE = 100;
+
+const PageQuery = z.object({
+  prefix: z.string().optional().describe("Only claims with a key that begins with this prefix. Default: all."),
+  key: z
+    .string()
+    .optional()
+    .describe("Only the queue of this key, without a search through other keys. Not together with `prefix`."),
+  limit: z
+    .int()
+    .min(1)
+    .max(PROTOCOL_LIMITS.pageSize)
+    .optional()
+    .describe(`The largest number of claims in the page. Default: ${DEFAULT_PAGE_SIZE}.`),
+  cursor: z.string().optional().describe("The cursor of the previous page."),
+});
+
+export const LOCK_ROUTES: Routes<keyof LockRoutes> = {
+  list: createRoute({
+    method: "get",
+    path: "/v1/locks",
+    summary: "List holders and waiters",
+    request: { query: PageQuery },
+    responses: {
+      200: response("One page of claims.", Locks),
+      ...problemResponses("INVALID", "AUTH", ...STORE_ERRORS),
+    },
+  }),
+  revoke: createRoute({
+    method: "post",
+    path: "/v1/locks/revoke",
+    summary: "Revoke a lock",
+    request: jsonRequest(REQUESTS.revoke, { key: "invoice:42", token: "1800000001000000", reason: "its host is gone" }),
+    responses: {
+      200: response("The lock is revoked; with `now`, it is free at once.", Revoked),
+      ...postProblemResponses("NOT_HELD", "UNSUPPORTED"),
+    },
+  }),
+};
 
 export class LockRoutes {
   readonly #service: GatewayService;
@@ -20,7 +61,7 @@ export class LockRoutes {
   }
 
   async list(c: HttpContext): Promise<Response> {
-    const query = parseQuery(c, ["prefix", "key", "limit", "cursor"]);
+    const query = parseQuery(c, Object.keys(PageQuery.shape));
     const filter = parseFilter(query.get("prefix"), query.get("key"));
     const max = parsePageSize(query.get("limit"), PROTOCOL_LIMITS.pageSize);
     const cursor = query.get("cursor");

@@ -1,9 +1,9 @@
 /**
  * The bodies of requests and responses, once: requests are validated with these schemas, and they are the components of
- * the OpenAPI document. They are not exported, since published type declarations must not need zod.
+ * the OpenAPI document. Only routes import them, since published type declarations must not need zod.
  */
 
-import * as z from "zod";
+import { z } from "@hono/zod-openapi";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { decodeReference } from "../../protocol/lock-reference.ts";
 import { ALL_ERROR_CODES, ERROR_CODES } from "../../server/error-codes.ts";
@@ -39,7 +39,7 @@ function addFault(ctx: z.RefinementCtx, reason: string, message: string, path: s
 // Values
 
 const DURATION_FAULT = 'must be milliseconds or a string such as "30s", "5m" or "1h"';
-const Duration = z
+export const Duration: z.ZodType<number> = z
   .union(
     [
       z.number().meta({ type: "integer", minimum: 0 }),
@@ -58,7 +58,7 @@ const Duration = z
       return z.NEVER;
     }
   })
-  .meta({ description: 'Milliseconds, or a string with units: 30000, "30s", "5m", "1h".' });
+  .openapi("Duration", { description: 'Milliseconds, or a string with units: 30000, "30s", "5m", "1h".' });
 
 const Key = z
   .string()
@@ -147,6 +147,9 @@ const WaitingReference = Reference.superRefine(({ isWaiting }, ctx) => {
   if (!isWaiting) addFault(ctx, "held", "is that of a held claim, not of a waiting one");
 }).meta(WAITING);
 
+/** An object with a name in the OpenAPI document. */
+const component = <Shape extends z.ZodRawShape>(name: string, shape: Shape) => z.object(shape).openapi(name);
+
 // Requests
 
 const ClaimBody = z
@@ -176,14 +179,14 @@ const ClaimBody = z
     if (limit !== undefined) addFault(ctx, "conflict", 'belongs to mode "semaphore"', ["limit"]);
     if (permits !== undefined) addFault(ctx, "conflict", 'belongs to mode "semaphore"', ["permits"]);
   })
-  .meta({ oneOf: [{ required: ["key"] }, { required: ["keys"] }] });
+  .openapi("ClaimRequest", { oneOf: [{ required: ["key"] }, { required: ["keys"] }] });
 
-const WaitBody = z.object({ reference: WaitingReference, wait: Duration.optional() });
-const RenewBody = z.object({ reference: HeldReference });
-const ReleaseBody = z.object({
+const WaitBody = component("WaitRequest", { reference: WaitingReference, wait: Duration.optional() });
+const RenewBody = component("RenewRequest", { reference: HeldReference });
+const ReleaseBody = component("ReleaseRequest", {
   reference: Reference.meta({ description: "The reference of a held or waiting claim.", anyOf: [HELD, WAITING] }),
 });
-const RevokeBody = z.object({
+const RevokeBody = component("RevokeRequest", {
   key: Key,
   token: Token.describe("The token of the holder. A holder with another token is not affected."),
   reason: z.string().trim().min(1).max(256).describe("The reason, for the log and the events of the key."),
@@ -195,19 +198,28 @@ const RevokeBody = z.object({
     ),
 });
 
+/** The bodies, by the names of their operations. */
+export const REQUESTS: Readonly<Record<"claim" | "wait" | "renew" | "release" | "revoke", z.ZodType>> = {
+  claim: ClaimBody,
+  wait: WaitBody,
+  renew: RenewBody,
+  release: ReleaseBody,
+  revoke: RevokeBody,
+};
+
 /** For the pages of the dashboard, and not a part of the API. */
 const SessionBody = z.union([z.strictObject({ start: z.string() }), z.strictObject({ credential: z.string() })]);
 
 // Responses
 
 const CLAIM = { tag: Tag, keys: z.array(Key).min(1) };
-const LockInfo = z.object({
+const LockInfo = component("LockInfo", {
   key: Key,
   mode: Mode,
   permits: Count.optional().describe("For a semaphore: the number of permits that the claim takes."),
   limit: Limit.optional(),
 });
-const ClaimInfo = z.object({
+const ClaimInfo = component("ClaimInfo", {
   tag: Tag,
   state: z.enum(["held", "waiting"]),
   locks: z.array(LockInfo).min(1),
@@ -218,97 +230,70 @@ const ClaimInfo = z.object({
   heldMs: Count.optional().describe("How long the claim has been held, in milliseconds, if the store knows."),
 });
 
-const COMPONENTS = {
-  Duration,
-  ClaimRequest: ClaimBody,
-  WaitRequest: WaitBody,
-  RenewRequest: RenewBody,
-  ReleaseRequest: ReleaseBody,
-  RevokeRequest: RevokeBody,
-  Held: z.object({
-    state: z.literal("held"),
-    ...CLAIM,
-    reference: z.string().meta(HELD),
-    token: NullableToken,
-    remainingMs: Count.describe("What is left of the lease at the time of the response, in milliseconds."),
-  }),
-  Waiting: z.object({
-    state: z.literal("waiting"),
-    ...CLAIM,
-    reference: z.string().meta(WAITING),
-    graceMs: Count.describe(
-      "How long the claim stays in the queue without a request that waits for it, in milliseconds.",
-    ),
-    paused: z
-      .object({
-        reason: z.enum(["recovery", "gracePeriod"]),
-        remainingMs: Count.describe("The approximate rest of the pause, in milliseconds."),
-      })
-      .optional()
-      .describe("The store grants no new locks: it is recovering after a restart, or may have lost data."),
-  }),
-  Released: z.object({ state: z.literal("released"), ...CLAIM }),
-  Revoked: z.object({
-    state: z.enum(["revoked", "removed"]),
-    key: Key,
-    token: Token.describe("The token of the revoked lock."),
-  }),
-  LockInfo,
-  ClaimInfo,
-  Locks: z.object({
-    locks: z.array(ClaimInfo),
-    cursor: z.string().nullable().describe("The cursor for the next page; null on the last page."),
-  }),
-  Health: z.object({ status: z.literal("ok"), version: z.string().describe("The version of the server.") }),
-  Ready: z.object({ ready: z.literal(true) }),
-  Problem: z.object({
-    type: z.literal("about:blank"),
-    title: z.string().describe("The name of the HTTP status."),
-    status: Count.describe("The HTTP status."),
-    code: z
-      .enum(ALL_ERROR_CODES.filter((code) => ERROR_CODES[code].status !== null))
-      .describe("The kind of the error, for programs."),
-    reason: z
-      .string()
-      .regex(/^[a-zA-Z]+$/)
-      .describe("The reason in one word, for programs."),
-    detail: z.string().describe("A message for people."),
-    field: z.string().optional().describe("The invalid field, parameter or header."),
-    holder: z.string().optional().describe("With BUSY: the label of a holder, if the caller may inspect the key."),
-    retryMs: Count.optional().describe(
-      "When to try again, in milliseconds; also in the header Retry-After, in seconds.",
-    ),
-  }),
-  Event: z.object({
-    at: z.string().describe("The time, as ISO 8601."),
-    kind: z.enum(EVENT_KINDS).describe("The kind of the event."),
-    keys: z.array(Key),
-    tag: Tag,
-    label: z.string().describe("The public description of the holder or waiter."),
-    token: NullableToken,
-    account: z.string().describe("The account of the claim; empty if the server requires no credentials."),
-    operator: z.string().optional().describe("For a revocation: the account of the operator."),
-    reason: z.string().optional().describe("For a revocation: its reason."),
-  }),
-};
-
-/** The schemas by name, for the OpenAPI document. */
-export function createComponentSchemas(): Readonly<Record<string, object>> {
-  const registry = z.registry<{ id: string }>();
-  for (const [id, schema] of Object.entries(COMPONENTS)) registry.add(schema, { id });
-  const { schemas } = z.toJSONSchema(registry, {
-    io: "input",
-    metadata: z.globalRegistry,
-    uri: (id) => `#/components/schemas/${id}`,
-    override: ({ jsonSchema }) => {
-      // every integer has this maximum, since JSON numbers are inexact above it
-      if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
-    },
-  });
-  return Object.fromEntries(
-    Object.entries(schemas).map(([id, { $schema: _schema, $id: _id, ...schema }]) => [id, schema]),
-  );
-}
+export const Held: z.ZodType = component("Held", {
+  state: z.literal("held"),
+  ...CLAIM,
+  reference: z.string().meta(HELD),
+  token: NullableToken,
+  remainingMs: Count.describe("What is left of the lease at the time of the response, in milliseconds."),
+});
+export const Waiting: z.ZodType = component("Waiting", {
+  state: z.literal("waiting"),
+  ...CLAIM,
+  reference: z.string().meta(WAITING),
+  graceMs: Count.describe(
+    "How long the claim stays in the queue without a request that waits for it, in milliseconds.",
+  ),
+  paused: z
+    .object({
+      reason: z.enum(["recovery", "gracePeriod"]),
+      remainingMs: Count.describe("The approximate rest of the pause, in milliseconds."),
+    })
+    .optional()
+    .describe("The store grants no new locks: it is recovering after a restart, or may have lost data."),
+});
+export const Released: z.ZodType = component("Released", { state: z.literal("released"), ...CLAIM });
+export const Revoked: z.ZodType = component("Revoked", {
+  state: z.enum(["revoked", "removed"]),
+  key: Key,
+  token: Token.describe("The token of the revoked lock."),
+});
+export const Locks: z.ZodType = component("Locks", {
+  locks: z.array(ClaimInfo),
+  cursor: z.string().nullable().describe("The cursor for the next page; null on the last page."),
+});
+export const Health: z.ZodType = component("Health", {
+  status: z.literal("ok"),
+  version: z.string().describe("The version of the server."),
+});
+export const Ready: z.ZodType = component("Ready", { ready: z.literal(true) });
+export const ProblemBody: z.ZodType = component("Problem", {
+  type: z.literal("about:blank"),
+  title: z.string().describe("The name of the HTTP status."),
+  status: Count.describe("The HTTP status."),
+  code: z
+    .enum(ALL_ERROR_CODES.filter((code) => ERROR_CODES[code].status !== null))
+    .describe("The kind of the error, for programs."),
+  reason: z
+    .string()
+    .regex(/^[a-zA-Z]+$/)
+    .describe("The reason in one word, for programs."),
+  detail: z.string().describe("A message for people."),
+  field: z.string().optional().describe("The invalid field, parameter or header."),
+  holder: z.string().optional().describe("With BUSY: the label of a holder, if the caller may inspect the key."),
+  retryMs: Count.optional().describe("When to try again, in milliseconds; also in the header Retry-After, in seconds."),
+});
+export const EventBody: z.ZodType = component("Event", {
+  at: z.string().describe("The time, as ISO 8601."),
+  kind: z.enum(EVENT_KINDS).describe("The kind of the event."),
+  keys: z.array(Key),
+  tag: Tag,
+  label: z.string().describe("The public description of the holder or waiter."),
+  token: NullableToken,
+  account: z.string().describe("The account of the claim; empty if the server requires no credentials."),
+  operator: z.string().optional().describe("For a revocation: the account of the operator."),
+  reason: z.string().optional().describe("For a revocation: its reason."),
+});
 
 // Parsing
 

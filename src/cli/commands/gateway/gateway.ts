@@ -4,8 +4,6 @@ import type { Command } from "commander";
 import { createDriver } from "../../../client/driver-url.ts";
 import type { DashboardSettings } from "../../../gateway/dashboard/dashboard.ts";
 import type { Gateway } from "../../../gateway/gateway.ts";
-import type { GatewayOptions } from "../../../gateway/gateway-config.ts";
-import { resolveGatewayConfig } from "../../../gateway/gateway-config.ts";
 import type { Driver } from "../../../spi/driver.ts";
 import { CommandError, toCommandError } from "../../errors.ts";
 import { describeStore, resolveUrl } from "../../open-store.ts";
@@ -43,6 +41,7 @@ export async function serveGateway(command: Command, { dashboard, announce }: Ga
   const { url, options, logFormat, logLevel } = toGatewaySettings(settings);
   const log = createLogger(logFormat, logLevel);
   handleWarnings((warning) => log(warning, undefined, { level: "warn" }));
+  const { openGateway, resolveGatewayConfig } = await import("../../../gateway/gateway.ts");
   const { config, problems } = resolveGatewayConfig(options);
   const driver = await createStoreDriver(url, settings);
   throwErrors([...settings.errors, ...toSettingErrors(settings, problems)]);
@@ -58,7 +57,7 @@ export async function serveGateway(command: Command, { dashboard, announce }: Ga
     storeName,
     dashboard: { ...dashboard?.(settings), diagnose: () => diagnoseStore(url) },
   };
-  const gateway = await startGateway({ ...options, ...parts }, config, storeName);
+  const gateway = await awaitStart(openGateway({ ...options, ...parts }, config), storeName);
   // before printing the address: a reader of that line may send a signal at once
   const shutdown = waitForShutdown(toStoppable(gateway), { idleMs: undefined, onHangup: "reload", log });
   announce(gateway, settings, storeName);
@@ -81,14 +80,9 @@ async function createStoreDriver(url: string | undefined, settings: Settings): P
   }
 }
 
-async function startGateway(
-  options: GatewayOptions,
-  config: ReturnType<typeof resolveGatewayConfig>["config"],
-  storeName: string,
-): Promise<Gateway> {
-  const { openGateway } = await import("../../../gateway/gateway.ts");
+async function awaitStart(opening: Promise<Gateway>, storeName: string): Promise<Gateway> {
   try {
-    return await openGateway(options, config);
+    return await opening;
   } catch (error) {
     const { syscall, message } = error as NodeJS.ErrnoException;
     if (syscall === "listen" || message.startsWith("cannot listen")) {
