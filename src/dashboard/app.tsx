@@ -1,6 +1,6 @@
 /** The pages: the view in the address, or the way to sign in. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
 import type { Overview } from "../gateway/dashboard/view-types.ts";
 import { EmptyState } from "./components/empty-state.tsx";
 import { HelpDialog } from "./components/help-dialog.tsx";
@@ -25,9 +25,25 @@ import { StoreView } from "./views/store-view.tsx";
 const OVERVIEW_INTERVAL_MS = 30_000;
 
 export function App() {
+  const [fault] = useErrorBoundary((error: unknown) => console.error(error));
   const session = useStored(sessionState);
   const failure = useStored(linkFailure);
+  if (fault !== undefined) return <Fault />;
   return session === "signedOut" ? <SignInView linkFailure={failure} /> : <Pages />;
+}
+
+function Fault() {
+  return (
+    <main>
+      <h1 class="visually-hidden">Fault</h1>
+      <EmptyState title="This page has failed" tone="refused">
+        The console of the browser has the error.
+        <button type="button" class="button" onClick={() => location.reload()}>
+          Load it again
+        </button>
+      </EmptyState>
+    </main>
+  );
 }
 
 function Pages() {
@@ -38,6 +54,13 @@ function Pages() {
     "?": () => setHelpShown(true),
     ...Object.fromEntries(VIEWS.map(({ shortcut, route: target }) => [`g ${shortcut}`, () => openRoute(target)])),
   });
+  const place = route.view === "key" ? `key ${route.key}` : route.view;
+  const placeBefore = useRef(place);
+  // a reader of the screen continues with the contents of the view that was opened
+  useEffect(() => {
+    if (placeBefore.current !== place) document.getElementById("content")?.focus({ preventScroll: true });
+    placeBefore.current = place;
+  }, [place]);
   useEffect(() => {
     document.title = `${nameRoute(route)} — Holdfast`;
   }, [route]);

@@ -22,7 +22,7 @@ export function ClaimsBanners({ claims, overview }: ClaimsBannersProps) {
     <div class="banners" aria-live="polite">
       {state === "stale" && (
         <Banner tone="warn" title={`${age}.`}>
-          {reason === null ? "The store has not answered for a while." : `The store: ${makeVisible(reason)}`}
+          {reason === null ? "The store has not answered for a while." : makeVisible(reason)}
         </Banner>
       )}
       {state === "disconnected" && (

@@ -1,7 +1,7 @@
 /** A dialog over the page. Escape and a click beside it close it; the focus returns to where it was. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 
 interface DialogProps {
   readonly title: string;
@@ -12,7 +12,7 @@ interface DialogProps {
 export function Dialog({ title, onClose, children }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  useEffect(() => ref.current?.showModal(), []);
+  useLayoutEffect(() => ref.current?.showModal(), []);
   const close = (): void => ref.current?.close();
   const closeBeside = (event: MouseEvent): void => {
     if (event.target === ref.current) close();

@@ -1,6 +1,7 @@
 /** Above the queue of a key: its name, and what is true of it now. */
 
 import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
+import { leaveKey } from "../data/navigation.ts";
 import type { KeyQueue } from "../model/key-queue.ts";
 import { describeMode, timeInState } from "../model/key-queue.ts";
 import { DEFAULT_QUERY } from "../model/routes.ts";
@@ -22,9 +23,9 @@ interface KeyHeadProps {
 export function KeyHead({ keyName, queue, elapsedMs }: KeyHeadProps) {
   return (
     <div class="key-head">
-      <Link to={{ view: "keys", query: DEFAULT_QUERY }} class="back">
+      <Link to={{ view: "keys", query: DEFAULT_QUERY }} class="back" onOpen={leaveKey}>
         <Icon name="back" />
-        Keys
+        Back
       </Link>
       <div class="key-title">
         <h1>

@@ -1,6 +1,6 @@
 /** Asks before a lock is revoked: what will happen, and to which holder. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
 import { RequestError, revoke } from "../data/api.ts";
 import { listOtherKeys } from "../model/key-queue.ts";
@@ -34,7 +34,8 @@ export function RevokeDialog(props: RevokeDialogProps) {
   const [failure, setFailure] = useState<string | null>(null);
   const reason = toReason(text);
   const reasonField = useRef<HTMLInputElement>(null);
-  useEffect(() => reasonField.current?.focus(), []);
+  // after the dialog is open, and before a key can go elsewhere
+  useLayoutEffect(() => reasonField.current?.focus(), []);
 
   const send = async (close: () => void): Promise<void> => {
     if (reason === null || isSending) return;

@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { restoreScroll } from "../data/navigation.ts";
 import { useShortcuts } from "../data/shortcuts.ts";
 import { useNarrow } from "../data/use-media.ts";
 import { useVirtualRows } from "../data/use-virtual-rows.ts";
@@ -29,6 +30,9 @@ interface RowTableProps<T> {
   readonly isDimmed?: boolean;
 }
 
+/** The row that was selected last, by the name of its table: the viewer may come back to it. */
+const lastSelected = new Map<string, string>();
+
 /** What covers the top of the window: the head of the page and that of the table. */
 const COVERED_PX = [90, 100] as const;
 
@@ -37,19 +41,24 @@ export function RowTable<T>(props: RowTableProps<T>) {
   const isNarrow = useNarrow();
   const rowPx = props.rowPx[isNarrow ? 1 : 0];
   const virtual = useVirtualRows<HTMLTableSectionElement>(rows.length, rowPx, COVERED_PX[isNarrow ? 1 : 0]);
-  const [selectedId, setSelectedId] = useState<string | null>(null);
+  const [selectedId, setSelectedId] = useState<string | null>(lastSelected.get(name) ?? null);
   const isFocusDue = useRef(false);
 
+  const select = (id: string): void => {
+    lastSelected.set(name, id);
+    setSelectedId(id);
+  };
   const move = (step: number): void => {
     const at = rows.findIndex((row) => idOf(row) === selectedId);
     const next = at === -1 ? 0 : Math.min(rows.length - 1, Math.max(0, at + step));
     const row = rows[next];
     if (row === undefined) return;
-    setSelectedId(idOf(row));
+    select(idOf(row));
     isFocusDue.current = true;
     virtual.reveal(next);
   };
   useShortcuts(isPassive ? {} : { j: () => move(1), k: () => move(-1) });
+  useLayoutEffect(restoreScroll, []);
   // a row far away gets its element only after the page has scrolled
   useLayoutEffect(() => {
     if (!isFocusDue.current) return;
@@ -82,7 +91,7 @@ export function RowTable<T>(props: RowTableProps<T>) {
               style={{ height: `${rowPx}px` }}
               aria-rowindex={start + offset + 2}
               data-selected={id === selectedId ? "" : undefined}
-              onFocusIn={() => setSelectedId(id)}
+              onFocusIn={() => select(id)}
             >
               {columns.map(({ name: column, cell }) => (
                 <td key={column} class={`cell-${column}`}>

@@ -58,8 +58,8 @@ export function Timeline({ spans, from, to, title }: TimelineProps) {
         )}
       </svg>
       <ol class="timeline-labels" aria-hidden="true">
-        {rows.map((row) => (
-          <li key={`${row[0]?.label} ${row[0]?.from}`}>
+        {rows.map((row, index) => (
+          <li key={`${index} ${row[0]?.label}`}>
             <bdi dir="auto">{makeVisible(row[0]?.label ?? "") || "without a label"}</bdi>
           </li>
         ))}

@@ -1,6 +1,7 @@
 /** Requests to the gateway. */
 
 import type { RevokeBody, Session, SessionMethods, SessionRequest } from "../../gateway/dashboard/view-types.ts";
+import { readItem, writeItem } from "./storage.ts";
 import { ValueStore } from "./value-store.ts";
 
 /**
@@ -60,19 +61,19 @@ export async function hasAccounts(): Promise<boolean> {
 export async function signIn(request: SessionRequest): Promise<void> {
   const response = await send(SESSION, { method: "POST", body: JSON.stringify(request), headers: jsonHeaders() }, true);
   const { secret } = (await readBody(response)) as Session;
-  localStorage.setItem(SECRET_ITEM, secret);
+  writeItem(SECRET_ITEM, secret);
   sessionState.set("signedIn");
 }
 
 /** Ends the session. @throws RequestError */
 export async function signOut(): Promise<void> {
   await send(SESSION, { method: "DELETE", headers: jsonHeaders() });
-  localStorage.removeItem(SECRET_ITEM);
+  writeItem(SECRET_ITEM, null);
   sessionState.set("signedOut");
 }
 
 function jsonHeaders(): Record<string, string> {
-  return { "content-type": "application/json", [SECRET_HEADER]: localStorage.getItem(SECRET_ITEM) ?? "" };
+  return { "content-type": "application/json", [SECRET_HEADER]: readItem(SECRET_ITEM) ?? "" };
 }
 
 /** @param isSignIn a 401 then means that the credential is wrong, and ends no session. @throws RequestError */

@@ -1,5 +1,6 @@
 /** Light and dark: as the system has it, or as the viewer has chosen. */
 
+import { readItem, writeItem } from "./storage.ts";
 import { ValueStore } from "./value-store.ts";
 
 export type Theme = "system" | "light" | "dark";
@@ -12,12 +13,12 @@ export const theme: ValueStore<Theme> = new ValueStore<Theme>("system");
 
 /** Applies what was chosen before. */
 export function startTheme(): void {
-  const stored = localStorage.getItem(THEME_ITEM);
+  const stored = readItem(THEME_ITEM);
   chooseTheme(THEMES.find((known) => known === stored) ?? "system");
 }
 
 export function chooseTheme(chosen: Theme): void {
-  localStorage.setItem(THEME_ITEM, chosen);
+  writeItem(THEME_ITEM, chosen);
   document.documentElement.dataset.theme = chosen;
   theme.set(chosen);
 }

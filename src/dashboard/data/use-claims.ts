@@ -5,7 +5,7 @@ import type { Reading } from "../../gateway/dashboard/view-types.ts";
 import type { ReadState } from "../model/freshness.ts";
 import { isLate } from "../model/freshness.ts";
 import { LeaseScale } from "../model/lease-scale.ts";
-import { getJson, RequestError } from "./api.ts";
+import { getJson, RequestError, sessionState } from "./api.ts";
 import { startPolling } from "./polling.ts";
 
 const INTERVAL_MS = 2_000;
@@ -27,15 +27,17 @@ export type ClaimsQuery = { readonly prefix: string } | { readonly key: string }
 /** The claims, and what reads them again at once. */
 export function useClaims(query: ClaimsQuery): ClaimsState & { readonly refresh: () => void } {
   const path = `/claims?${new URLSearchParams({ ...query })}`;
-  const [state, setState] = useState<ClaimsState>(createInitialState);
+  const isOfKey = "key" in query;
+  const [state, setState] = useState<ClaimsState>(() => createInitialState(path));
   const [round, setRound] = useState(0);
   /** The newest state, and what its list was read from. */
-  const latest = useRef({ readPath: "", state });
+  const latest = useRef({ readPath: path, state });
   const refresh = useCallback(() => setRound((count) => count + 1), []);
 
   useEffect(() => {
     const update = (next: ClaimsState, readPath: string): void => {
       latest.current = { readPath, state: next };
+      if (readPath === path && !isOfKey && next.reading !== null) newest = { path, state: next };
       setState(next);
     };
     return startPolling(async (signal) => {
@@ -50,11 +52,21 @@ export function useClaims(query: ClaimsQuery): ClaimsState & { readonly refresh:
       }
       return Math.max(INTERVAL_MS, latest.current.state.intervalMs);
     });
-  }, [path, round]);
+  }, [path, isOfKey, round]);
   return { ...state, refresh };
 }
 
-function createInitialState(): ClaimsState {
+/** The newest list of keys, for a view that is opened again: its rows are there at once, with their age. */
+let newest: { readonly path: string; readonly state: ClaimsState } | null = null;
+
+// the next session may be that of another account
+sessionState.subscribe(() => {
+  if (sessionState.value === "signedOut") newest = null;
+});
+
+/** @param path of the list */
+function createInitialState(path: string): ClaimsState {
+  if (newest?.path === path) return newest.state;
   return {
     reading: null,
     readAt: null,
@@ -75,9 +87,10 @@ function findAfter({ reading, readAt, intervalMs }: ClaimsState): string {
 
 function readInto({ leases }: ClaimsState, reading: Reading): ClaimsState {
   leases.learn(reading.claims);
-  const { ageMs, intervalMs, failure, paused } = reading;
+  const { ageMs, intervalMs, failure, paused, claims } = reading;
   return {
-    reading,
+    // without claims, a list that failed does not say that there are none
+    reading: failure !== null && claims.length === 0 ? null : reading,
     readAt: performance.now() - ageMs,
     intervalMs,
     storeFailure: failure,
@@ -90,5 +103,6 @@ function readInto({ leases }: ClaimsState, reading: Reading): ClaimsState {
 
 function failInto(before: ClaimsState, error: RequestError): ClaimsState {
   if (error.kind === "forbidden") return { ...before, forbidden: error.message, requestFailure: null };
+  if (error.kind === "refused") return { ...before, storeFailure: error.message, requestFailure: null };
   return error.kind === "signedOut" ? before : { ...before, requestFailure: error.message };
 }

@@ -4,7 +4,7 @@ import type { RefObject } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 /** Rows above and below the window that have elements. */
-const MARGIN_ROWS = 8;
+const MARGIN_ROWS = 6;
 /** The range changes in steps, so that most scroll events draw nothing. */
 const STEP_ROWS = 4;
 const MAX_ROWS = 60;
@@ -25,7 +25,7 @@ export interface VirtualRows<E extends HTMLElement> extends RowRange {
 /** @param topPx what covers the top of the window */
 export function useVirtualRows<E extends HTMLElement>(count: number, rowPx: number, topPx: number): VirtualRows<E> {
   const ref = useRef<E>(null);
-  const [range, setRange] = useState<RowRange>({ start: 0, end: MAX_ROWS / 2 });
+  const [range, setRange] = useState<RowRange>(() => findRange(0, innerHeight, count, rowPx));
   useLayoutEffect(() => {
     const measure = (): void => {
       const element = ref.current;

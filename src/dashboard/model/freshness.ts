@@ -8,7 +8,7 @@ export interface ReadState {
   /** When the store answered what is shown; null: it has never answered. */
   readonly readAt: number | null;
   readonly intervalMs: number;
-  /** Why the newest attempt of the store failed, as the gateway says. */
+  /** Why the newest attempt to read the store failed, as the gateway says. */
   readonly storeFailure: string | null;
   /** Why the gateway could not be asked. */
   readonly requestFailure: string | null;

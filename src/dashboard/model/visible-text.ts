@@ -48,18 +48,23 @@ export interface SplitText {
 const MIN_SPLIT = 24;
 const TAIL_LENGTH = 9;
 
-const SEGMENTER = new Intl.Segmenter("en", { granularity: "grapheme" });
+/** Characters of one code unit each. */
+const PLAIN = /^[\x20-\x7e]*$/;
+
+let segmenter: Intl.Segmenter | null = null;
 
 /** The end of a long text, by characters as people see them: keys often differ there. */
 export function splitTail(text: string): SplitText {
   if (text.length <= MIN_SPLIT) return { head: text, tail: "" };
-  // only the end is segmented: a text may be long, and there are many
-  const start = text.length - TAIL_LENGTH * 4;
-  const segments = [...SEGMENTER.segment(text.slice(Math.max(0, start)))];
-  const tail = segments
-    .slice(-TAIL_LENGTH)
-    .map(({ segment }) => segment)
-    .join("")
-    .trimStart();
+  const tail = takeTail(text).trimStart();
   return { head: text.slice(0, text.length - tail.length), tail };
+}
+
+/** Only the end is segmented: a text may be long, and there are many. */
+function takeTail(text: string): string {
+  const end = text.slice(-TAIL_LENGTH * 4);
+  if (PLAIN.test(end)) return end.slice(-TAIL_LENGTH);
+  segmenter ??= new Intl.Segmenter("en", { granularity: "grapheme" });
+  const segments = [...segmenter.segment(end)].slice(-TAIL_LENGTH);
+  return segments.map(({ segment }) => segment).join("");
 }

@@ -9,7 +9,7 @@ import { KeyHistory } from "../components/key-history.tsx";
 import { KeyTables } from "../components/key-tables.tsx";
 import { RevokeDialog } from "../components/revoke-dialog.tsx";
 import { useTick } from "../data/clock.ts";
-import { openRoute } from "../data/navigation.ts";
+import { leaveKey } from "../data/navigation.ts";
 import { useShortcuts } from "../data/shortcuts.ts";
 import { useClaims } from "../data/use-claims.ts";
 import { useEvents } from "../data/use-events.ts";
@@ -18,7 +18,6 @@ import { useRevocation } from "../data/use-revocation.ts";
 import { judgeFreshness } from "../model/freshness.ts";
 import type { KeyQueue } from "../model/key-queue.ts";
 import { findLost, splitQueue } from "../model/key-queue.ts";
-import { DEFAULT_QUERY } from "../model/routes.ts";
 
 interface KeyViewProps {
   readonly keyName: string;
@@ -36,7 +35,7 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
     () => new Set([...findLost(events.ring.events), ...revocation.revokedTags]),
     [events.ring.events, revocation.revokedTags],
   );
-  useShortcuts({ Escape: () => openRoute({ view: "keys", query: DEFAULT_QUERY }) });
+  useShortcuts({ Escape: leaveKey });
   const elapsedMs = readAt === null ? 0 : Math.max(0, now - readAt);
   const { state } = judgeFreshness(claims, now);
   const refusal = reading?.revokeRefusal ?? null;
