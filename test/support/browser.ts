@@ -8,27 +8,28 @@ import { chromium } from "playwright-core";
 import { expect } from "vitest";
 import { canInstall, installPackages } from "./debian-packages.ts";
 
-const PROGRAM = "/usr/bin/chromium";
+/** Debian's Chromium; Ubuntu has none as a package, and some machines with it have Chrome. */
+const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/google-chrome"] as const;
 const FONTS = "fonts-dejavu-core";
 
 /** Why there is no Chromium here and none can be had; null if there is. */
 export function chromiumUnavailableReason(): string | null {
-  if (isInstalled()) return null;
+  if (findProgram() !== undefined) return null;
   return canInstall() ? null : "chromium is not installed, and only root on Debian could install it";
 }
 
 export function installChromium(): void {
-  if (!isInstalled()) installPackages(["chromium", FONTS], "the tests of the dashboard in a browser");
+  if (findProgram() === undefined) installPackages(["chromium", FONTS], "the tests of the dashboard in a browser");
 }
 
-function isInstalled(): boolean {
-  return spawnSync(PROGRAM, ["--version"], { stdio: "ignore" }).status === 0;
+function findProgram(): string | undefined {
+  return PROGRAMS.find((program) => spawnSync(program, ["--version"], { stdio: "ignore" }).status === 0);
 }
 
 /** A browser that requests nothing by itself. The caller closes it. */
 export function launchChromium(): Promise<Browser> {
   const args = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--no-first-run"];
-  return chromium.launch({ executablePath: PROGRAM, args });
+  return chromium.launch({ executablePath: findProgram() ?? PROGRAMS[0], args });
 }
 
 /** A tab, and what went wrong in it. */

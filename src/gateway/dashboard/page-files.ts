@@ -38,11 +38,9 @@ function readPageFiles(): ReadonlyMap<string, PageFile> {
   );
 }
 
-/** This file is in different folders of the package: in the sources, in dist, and as CommonJS. */
+/** This file is in different folders of the package: in the sources, and in dist. */
 function findPackageFolder(): string {
-  // a CommonJS file has no url, and an ES module no __dirname
-  const moduleUrl = import.meta.url as string | undefined;
-  let folder = moduleUrl === undefined ? __dirname : dirname(fileURLToPath(moduleUrl));
+  let folder = dirname(fileURLToPath(import.meta.url));
   while (!isPackageFolder(folder)) {
     const parent = dirname(folder);
     if (parent === folder) throw new Error("the files of the dashboard were not found: they are in the npm package");
