@@ -5,6 +5,7 @@
 
 import { readFileSync } from "node:fs";
 import { CRON_MUTANTS } from "./cron-mutants.ts";
+import { DASHBOARD_MUTANTS } from "./dashboard-mutants.ts";
 import { DATA_LOSS_MUTANTS } from "./data-loss-mutants.ts";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
 import { GATEWAY_MUTANTS } from "./gateway-mutants.ts";
@@ -45,6 +46,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...DATA_LOSS_MUTANTS,
   ...FENCE_MUTANTS,
   ...GATEWAY_MUTANTS,
+  ...DASHBOARD_MUTANTS,
   ...LEADER_MUTANTS,
   ...MIDDLEWARE_MUTANTS,
 
