@@ -9,6 +9,15 @@ interface BannerProps {
   readonly children: ComponentChildren;
 }
 
+/** Tells readers of the screen what a banner says, without the figures in it that change each second. */
+export function Announcement({ text }: { readonly text: string }) {
+  return (
+    <p class="visually-hidden" role="status">
+      {text}
+    </p>
+  );
+}
+
 export function Banner({ tone, title, children }: BannerProps) {
   return (
     <div class={`banner banner-${tone}`}>

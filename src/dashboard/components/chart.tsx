@@ -98,7 +98,7 @@ function createOptions(element: HTMLElement, lines: readonly ChartLine[], format
     height: HEIGHT,
     legend: { show: false },
     cursor: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 20, 0, 0],
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.1)] } },
     axes: [
       { ...axis, size: 28, values: "{HH}:{mm}:{ss}", space: 80 },

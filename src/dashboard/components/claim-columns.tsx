@@ -31,7 +31,7 @@ export function createHolderTable(options: ClaimColumnsOptions): readonly Column
       cell: ({ tag }) =>
         lost.has(tag) ? <StateMark tone="lost">revoked</StateMark> : <StateMark tone="held">holds</StateMark>,
     },
-    labelColumn(keyName),
+    labelColumn(keyName, true),
     {
       name: "token",
       title: "Token",
@@ -66,7 +66,7 @@ export function createHolderTable(options: ClaimColumnsOptions): readonly Column
 export function createWaiterTable(options: ClaimColumnsOptions): readonly Column<ListedClaim>[] {
   return [
     { name: "place", title: "#", cell: (_, index) => <span class="muted">{index + 1}</span> },
-    labelColumn(options.keyName),
+    labelColumn(options.keyName, false),
     {
       name: "mode",
       title: "Mode",
@@ -78,15 +78,18 @@ export function createWaiterTable(options: ClaimColumnsOptions): readonly Column
   ];
 }
 
-function labelColumn(keyName: string): Column<ListedClaim> {
+/** @param hasMode it shows a mode that is not exclusive: there is no column for it */
+function labelColumn(keyName: string, hasMode: boolean): Column<ListedClaim> {
   return {
     name: "label",
     title: "Label",
     cell: (claim) => {
       const others = listOtherKeys(claim, keyName);
+      const mode = describeMode(claim, keyName);
       return (
         <span class="holder">
           <Label text={claim.label} />
+          {hasMode && mode !== "exclusive" && <span class="count-badge">{mode}</span>}
           {others.length > 0 && (
             <span
               class="count-badge"

@@ -3,15 +3,23 @@
 import type { Overview } from "../../gateway/dashboard/view-types.ts";
 import { useTick } from "../data/clock.ts";
 import type { ClaimsState } from "../data/use-claims.ts";
+import type { Freshness } from "../model/freshness.ts";
 import { describePause, judgeFreshness } from "../model/freshness.ts";
 import { formatAge } from "../model/time-format.ts";
 import { makeVisible } from "../model/visible-text.ts";
-import { Banner } from "./banner.tsx";
+import { Announcement, Banner } from "./banner.tsx";
 
 interface ClaimsBannersProps {
   readonly claims: ClaimsState;
   readonly overview: Overview | null;
 }
+
+const ANNOUNCEMENTS: Readonly<Record<Freshness["state"], string>> = {
+  loading: "",
+  live: "",
+  stale: "The rows are old: the store has not answered.",
+  disconnected: "Disconnected from the gateway.",
+};
 
 export function ClaimsBanners({ claims, overview }: ClaimsBannersProps) {
   const now = useTick();
@@ -19,7 +27,8 @@ export function ClaimsBanners({ claims, overview }: ClaimsBannersProps) {
   const { state, ageMs, reason } = judgeFreshness(claims, now);
   const age = reading === null ? "Nothing read yet" : `${formatAge(ageMs)} old`;
   return (
-    <div class="banners" aria-live="polite">
+    <div class="banners">
+      <Announcement text={ANNOUNCEMENTS[state]} />
       {state === "stale" && (
         <Banner tone="warn" title={`${age}.`}>
           {reason === null ? "The store has not answered for a while." : makeVisible(reason)}

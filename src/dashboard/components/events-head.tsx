@@ -5,7 +5,7 @@ import type { EventsFeed } from "../data/use-events.ts";
 import { formatNdjson } from "../model/event-filter.ts";
 import { countArrived, MAX_EVENTS } from "../model/event-ring.ts";
 import { formatAmount, formatCount, formatExact, formatMoment } from "../model/time-format.ts";
-import { Banner } from "./banner.tsx";
+import { Announcement, Banner } from "./banner.tsx";
 import { Icon } from "./icons.tsx";
 import { SearchField } from "./search-field.tsx";
 
@@ -39,7 +39,8 @@ export function EventsHead({ feed, search, shown, onSearch }: EventsHeadProps) {
           Download
         </button>
       </search>
-      <div class="banners" aria-live="polite">
+      <div class="banners">
+        <Announcement text={failure === null ? (isPaused ? "Paused." : "") : "Disconnected from the gateway."} />
         {failure !== null && failure.kind !== "forbidden" && (
           <Banner tone="bad" title="Disconnected:">
             {failure.message}
@@ -71,6 +72,7 @@ export function EventsHead({ feed, search, shown, onSearch }: EventsHeadProps) {
   );
 }
 
+const DOWNLOAD_MS = 30_000;
 const FILE_NAME = "holdfast-events.ndjson";
 
 /** A file with one JSON object on each line, the oldest event first. */
@@ -80,5 +82,6 @@ function download(shown: readonly DashboardEvent[]): void {
   link.href = url;
   link.download = FILE_NAME;
   link.click();
-  URL.revokeObjectURL(url);
+  // some browsers read it a moment later
+  setTimeout(() => URL.revokeObjectURL(url), DOWNLOAD_MS);
 }

@@ -3,7 +3,7 @@
 import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
 import { leaveKey } from "../data/navigation.ts";
 import type { KeyQueue } from "../model/key-queue.ts";
-import { describeMode, timeInState } from "../model/key-queue.ts";
+import { describeHolding, timeInState } from "../model/key-queue.ts";
 import { DEFAULT_QUERY } from "../model/routes.ts";
 import { showCommand } from "../model/shell-quote.ts";
 import { formatAge, formatAmount } from "../model/time-format.ts";
@@ -43,7 +43,7 @@ export function KeyHead({ keyName, queue, elapsedMs }: KeyHeadProps) {
 }
 
 function KeySummary({ keyName, queue: { holders, waiters }, elapsedMs }: KeyHeadProps & { readonly queue: KeyQueue }) {
-  const [first] = holders;
+  const [first, ...others] = holders;
   const waiting =
     waiters.length === 0 ? (
       <span class="muted">no waiters</span>
@@ -61,7 +61,7 @@ function KeySummary({ keyName, queue: { holders, waiters }, elapsedMs }: KeyHead
   return (
     <>
       <StateMark tone="held">{describeHeld(holders, elapsedMs)}</StateMark>
-      <span class="muted">{describeMode(first, keyName)}</span>
+      <span class="muted">{describeHolding([first, ...others], keyName)}</span>
       {waiting}
     </>
   );

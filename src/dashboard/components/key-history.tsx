@@ -5,7 +5,7 @@ import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
 import { useTick } from "../data/clock.ts";
 import type { EventsState } from "../data/use-events.ts";
 import { formatExact, formatMoment } from "../model/time-format.ts";
-import { listSpans } from "../model/time-spans.ts";
+import { listSpans, selectLast } from "../model/time-spans.ts";
 import { createEventColumns } from "./event-columns.tsx";
 import { RowTable } from "./row-table.tsx";
 import { Timeline } from "./timeline.tsx";
@@ -21,7 +21,7 @@ interface KeyHistoryProps {
 /** As many as `holdfast show` prints with its flag. */
 const LAST_EVENTS = 100;
 const LAST_SPANS = 12;
-const ROW_PX = [32, 74] as const;
+const ROW_PX = [32, 56] as const;
 
 export function KeyHistory({ events: { ring, start, failure }, queue, readAt }: KeyHistoryProps) {
   const elapsedMs = Math.max(0, useTick() - readAt);
@@ -38,7 +38,7 @@ export function KeyHistory({ events: { ring, start, failure }, queue, readAt }: 
     ageMs: claim.ageMs + elapsedMs,
     heldMs: addAge(claim, elapsedMs),
   }));
-  const spans = listSpans(events, aged.map(dropUnknown), now).slice(-LAST_SPANS);
+  const spans = selectLast(listSpans(events, aged.map(dropUnknown), now), LAST_SPANS);
   const from = spans.length === 0 ? now : Math.min(...spans.map((span) => span.from));
   const to = Math.max(...spans.map((span) => span.to), from + 1_000);
   const source =

@@ -35,6 +35,15 @@ export function timeInState({ state, ageMs, heldMs }: ListedClaim): number {
   return state === "held" ? (heldMs ?? ageMs) : ageMs;
 }
 
+/** The mode in which a key is held; for a semaphore the permits of all holders: "3 of 4 permits". */
+export function describeHolding(holders: readonly [ListedClaim, ...ListedClaim[]], key: string): string {
+  const locks = holders.flatMap((claim) => claim.locks.filter((lock) => lock.key === key));
+  const [first] = locks;
+  if (first?.mode !== "semaphore") return describeMode(holders[0], key);
+  const permits = locks.reduce((sum, lock) => sum + (lock.permits ?? 1), 0);
+  return `${permits} of ${first.limit ?? "?"} permits`;
+}
+
 /** The mode of a claim on a key: "exclusive", "shared", "2 of 4 permits". */
 export function describeMode(claim: ListedClaim, key: string): string {
   const lock = claim.locks.find((candidate) => candidate.key === key) ?? claim.locks[0];

@@ -57,6 +57,12 @@ export function listSpans(
   return [...courses.values()].flatMap(({ spans }) => spans).sort((one, other) => one.from - other.from);
 }
 
+/** Of so many spans those that end last, and of these the earliest first: what is held now is always among them. */
+export function selectLast(spans: readonly TimeSpan[], max: number): readonly TimeSpan[] {
+  const latest = [...spans].sort((one, other) => other.to - one.to || one.from - other.from).slice(0, max);
+  return latest.sort((one, other) => one.from - other.from);
+}
+
 function closeSpan(course: Course, at: number): void {
   if (course.open === null) return;
   const { kind, from } = course.open;

@@ -1,7 +1,7 @@
 /** Rates, waits and how long locks are held. */
 
 import type { History, Sample } from "../../gateway/dashboard/view-types.ts";
-import { Banner } from "../components/banner.tsx";
+import { Announcement, Banner } from "../components/banner.tsx";
 import { Chart } from "../components/chart.tsx";
 import { EmptyState, LoadingRows } from "../components/empty-state.tsx";
 import { Figure } from "../components/figure.tsx";
@@ -22,7 +22,8 @@ export function NowView() {
   return (
     <>
       <h1 class="visually-hidden">Now</h1>
-      <div class="banners" aria-live="polite">
+      <div class="banners">
+        <Announcement text={failure?.kind === "unreachable" ? "Disconnected from the gateway." : ""} />
         {failure?.kind === "unreachable" && (
           <Banner tone="bad" title={history === null ? "Disconnected:" : `Disconnected, ${formatAge(ageMs)} old:`}>
             {failure.message}

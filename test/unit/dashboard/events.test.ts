@@ -8,7 +8,7 @@ import {
   pushEvents,
   resumeRing,
 } from "../../../src/dashboard/model/event-ring.ts";
-import { listSpans } from "../../../src/dashboard/model/time-spans.ts";
+import { listSpans, selectLast } from "../../../src/dashboard/model/time-spans.ts";
 import { makeClaim, makeEvent, makeWaiter } from "./samples.ts";
 
 describe("the filter", () => {
@@ -104,6 +104,12 @@ describe("spans of time", () => {
       ["held", 5_000, 9_000],
       ["waiting", 6_000, 9_000],
     ]);
+  });
+
+  test("of many the last ones are shown, and what is held now", () => {
+    const long = { label: "holder", from: 0, to: 100, kind: "held" } as const;
+    const ended = [10, 20, 30].map((from) => ({ label: "b", from, to: from + 5, kind: "held" }) as const);
+    expect(selectLast([long, ...ended], 2).map(({ from }) => from)).toEqual([0, 30]);
   });
 
   test("a claim that is gone without an event has no end, and no span", () => {

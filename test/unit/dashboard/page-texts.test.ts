@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { describePause, isLate, judgeFreshness } from "../../../src/dashboard/model/freshness.ts";
-import { findLost, listOtherKeys, splitQueue } from "../../../src/dashboard/model/key-queue.ts";
+import { describeHolding, findLost, listOtherKeys, splitQueue } from "../../../src/dashboard/model/key-queue.ts";
 import { estimateLease, LeaseScale, measureLease } from "../../../src/dashboard/model/lease-scale.ts";
 import { describeRevocation, refusalFor, toReason } from "../../../src/dashboard/model/revocation.ts";
 import { describeTraits } from "../../../src/dashboard/model/store-text.ts";
@@ -92,6 +92,12 @@ describe("one key", () => {
     const { holders, waiters } = splitQueue([both, makeWaiter("k"), makeClaim("other")], "k");
     expect([holders, waiters].map(({ length }) => length)).toEqual([1, 1]);
     expect(listOtherKeys(both, "k")).toEqual(["j"]);
+  });
+
+  test("the permits of all holders of a semaphore", () => {
+    const take = (permits: number) => makeClaim("k", { locks: [{ key: "k", mode: "semaphore", permits, limit: 4 }] });
+    expect(describeHolding([take(1), take(2)], "k")).toBe("3 of 4 permits");
+    expect(describeHolding([makeClaim("k")], "k")).toBe("exclusive");
   });
 
   test("a holder that was revoked is known by its event", () => {
