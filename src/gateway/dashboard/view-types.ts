@@ -30,7 +30,7 @@ export interface SessionMethods {
 }
 
 export interface Session {
-  /** To be sent in the header `holdfast-ui` with each request that changes something. */
+  /** To be sent in the header `holdfast-ui` with each request below /ui/api, and with the end of the session. */
   readonly secret: string;
   readonly expiresInMs: number;
 }
@@ -99,6 +99,8 @@ export interface DashboardEvent {
 
 /** The first message of the stream of events, which is named "start". The others are named "events". */
 export interface EventsStart {
+  /** Identifies the run of the gateway: sequence numbers of another run mean nothing in this one. */
+  readonly run: string;
   /** Since when events are kept, at most 10,000 of them. */
   readonly since: number;
   /** "server": all events of the store. "gateway": those of claims through this gateway, and for others what lists differ by. */
