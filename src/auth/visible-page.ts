@@ -1,6 +1,6 @@
 /** Pages of a list of claims: what an account may see of them, and no more text than a page may have. */
 
-import type { ClaimView, LockSpec, Page } from "../spi/driver.ts";
+import type { ClaimView, ListQuery, Page } from "../spi/driver.ts";
 import { toPage } from "../util/chunk.ts";
 import type { Principal } from "./access-control.ts";
 import { visibleKeys } from "./authorize.ts";
@@ -23,10 +23,11 @@ export function truncatePage(views: readonly ClaimView[], max: number): Page<Cla
   return { items: views };
 }
 
-/** A page of those claims that the principal may see, of the store's claims. */
+/** A page of those claims of the store that match the query by a key that the principal may see. */
 export async function listVisible(
   fetchPage: (count: number, after: string | undefined) => Promise<Page<ClaimView>>,
   principal: Principal,
+  query: ListQuery,
   max: number,
   firstCursor: string | undefined,
 ): Promise<Page<ClaimView>> {
@@ -40,16 +41,30 @@ export async function listVisible(
   let cursor = firstCursor;
   do {
     const { items, next } = await fetchPage(LIST_BATCH, cursor);
-    visible.push(...items.flatMap((view) => redactView(view, canInspect)));
+    visible.push(...selectVisible(items, query, canInspect));
     cursor = next;
   } while (cursor !== undefined && visible.length <= max);
   return truncatePage(visible, max);
 }
 
-/** The claim with only its visible keys; nothing if there are none. */
-export function redactView(view: ClaimView, canInspect: (key: string) => boolean): ClaimView[] {
-  const [firstVisible, ...otherVisible] = view.locks.filter(({ key }) => canInspect(key));
-  const locks: readonly [LockSpec, ...LockSpec[]] | null =
-    firstVisible === undefined ? null : [firstVisible, ...otherVisible];
-  return locks === null ? [] : [{ ...view, locks }];
+/**
+ * The claims with only their visible keys. One that matches the query by a hidden key alone is left out: else the query
+ * would tell whether that key exists.
+ */
+export function selectVisible(
+  views: readonly ClaimView[],
+  query: ListQuery,
+  canInspect: (key: string) => boolean,
+): ClaimView[] {
+  return views.flatMap((view) => {
+    const [firstVisible, ...otherVisible] = view.locks.filter(({ key }) => canInspect(key));
+    if (firstVisible === undefined) return [];
+    const locks: ClaimView["locks"] = [firstVisible, ...otherVisible];
+    return locks.some(({ key }) => matchesQuery(key, query)) ? [{ ...view, locks }] : [];
+  });
+}
+
+/** Does a claim on this key belong into the list? */
+export function matchesQuery(key: string, query: ListQuery): boolean {
+  return query.key === undefined ? key.startsWith(query.prefix) : key === query.key;
 }

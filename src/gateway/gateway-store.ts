@@ -89,7 +89,7 @@ export class GatewayStore {
     const context = await this.open(principal);
     const list = (count: number, cursor: string | undefined): Promise<Page<ClaimView>> =>
       this.call(context, () => context.engine.driver.list(query, { max: count, after: cursor }));
-    return this.isOwnServer ? list(max, after) : listVisible(list, principal, max, after);
+    return this.isOwnServer ? list(max, after) : listVisible(list, principal, query, max, after);
   }
 
   /** At most `max` claims, whoever may see them. @throws RequestError UNSUPPORTED if the store cannot be asked for keys */

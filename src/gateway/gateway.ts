@@ -181,10 +181,8 @@ function createDashboard(
     ...settings,
     clock,
     storeName: storeName ?? driver.name,
-    list: (query, max) => store.listAll(query, max),
-    events: isServer
-      ? { source: eventsOfServer(driver, ownEvents, log), origin: "server" }
-      : { source: ownEvents, origin: "gateway" },
+    list: (query, max, account) => (account === null ? store.listAll(query, max) : store.list(account, query, max)),
+    events: isServer ? eventsOfServer(driver, ownEvents, clock, log) : ownEvents,
     pause: () => null,
   });
 }

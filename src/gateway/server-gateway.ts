@@ -58,8 +58,9 @@ export function createServerDashboard(gateway: GatewayService, eventLog: EventLo
   return new Dashboard({
     clock,
     storeName: "this lock server",
-    list: (query, max) => store.listAll(query, max),
-    events: { source: eventsOfLog(eventLog), origin: "server" },
+    list: (query, max, account) => (account === null ? store.listAll(query, max) : store.list(account, query, max)),
+    events: eventsOfLog(eventLog),
+    isServer: true,
     pause() {
       const remainingMs = gateway.recoveryRemainingMs();
       return remainingMs > 0 ? { reason: "recovery", remainingMs } : null;

@@ -135,7 +135,7 @@ export const GATEWAY_MUTANTS: readonly Mutant[] = [
   {
     name: "a list with the claims of all accounts",
     file: "src/gateway/gateway-store.ts",
-    find: "return this.isOwnServer ? list(max, after) : listVisible(list, principal, max, after);",
+    find: "return this.isOwnServer ? list(max, after) : listVisible(list, principal, query, max, after);",
     replace: "return list(max, principal.isValid ? after : undefined);",
     tests: GATEWAYS,
   },

@@ -31,8 +31,10 @@ export interface DashboardOptions extends DashboardSettings {
   /** The store, as messages name it: never with a password. */
   readonly storeName: string;
   readonly list: SamplerOptions["list"];
-  /** Where events come from, and whether they are all events of the store. */
-  readonly events: { readonly source: EventSource; readonly origin: "server" | "gateway" };
+  /** Where events come from. */
+  readonly events: EventSource;
+  /** The events are all events of the store from the beginning. Default false. */
+  readonly isServer?: boolean;
   /** The store grants no new locks for the time being. */
   readonly pause: () => Pause | null;
 }
@@ -53,18 +55,18 @@ export class Dashboard {
   #checks: { readonly madeAt: number; readonly result: Promise<readonly Check[]> } | null = null;
 
   constructor(options: DashboardOptions) {
-    const { clock, list, events } = options;
+    const { clock, list, isServer = false } = options;
     this.options = options;
     this.startedAt = clock.wall();
     this.sessions = new ViewerSessions(clock);
-    this.history = new EventHistory(() => clock.wall());
+    this.history = new EventHistory(() => Math.round(clock.wall()));
+    if (isServer) this.history.origin = "server";
     this.samples = new SampleHistory(clock, this.history);
     this.sampler = new StoreSampler({
       clock,
       list,
       onAll: (listing) => {
-        // a lock server tells everything
-        if (events.origin === "gateway") this.history.addListing(listing);
+        this.history.addListing(listing);
         this.samples.add(listing);
       },
     });
@@ -76,7 +78,9 @@ export class Dashboard {
     const { clock, events } = this.options;
     this.#timer.set(clock.now() + ALL_WANTED_MS);
     this.sampler.watch();
-    this.#subscription ??= events.source(this.history);
+    if (this.#subscription !== null) return;
+    this.history.markGap();
+    this.#subscription = events(this.history);
   }
 
   /** The checks of `holdfast doctor`; null: the program that started the gateway cannot make them. */
@@ -95,13 +99,11 @@ export class Dashboard {
     return { ageMs: now - madeAt, checks: await result };
   }
 
-  /** Records a revocation from the pages. A lock server tells of it by itself. */
+  /** Records a revocation from the pages. */
   recordRevocation({ key, token, reason, now }: Required<RevokeTarget>, { name }: Principal): void {
-    const { clock, events } = this.options;
-    if (events.origin === "server") return;
     const { tag = "", label = "" } = this.sampler.findHolder(key, token) ?? {};
-    this.history.addAction({
-      ...{ at: Math.round(clock.wall()), kind: now ? "removed" : "revoked", source: "told" },
+    this.history.addRevocation({
+      ...{ at: Math.round(this.options.clock.wall()), kind: now ? "removed" : "revoked", source: "told" },
       ...{ keys: [key], tag, label, token: String(token), account: "", operator: name, reason },
     });
   }
@@ -115,6 +117,5 @@ export class Dashboard {
   #pause(): void {
     this.#subscription?.[Symbol.dispose]();
     this.#subscription = null;
-    this.history.markGap();
   }
 }

@@ -1,7 +1,7 @@
 /**
  * The last events of a store, for the pages of the dashboard, and what they say about rates and times. Events are told by
- * the lock server or by the gateway's own event log. A claim of which nothing was told is watched by its traces in
- * consecutive lists.
+ * the lock server, which knows all of them, or by the gateway's own event log. In the second case a claim of which nothing
+ * was told is watched by its traces in consecutive lists.
  *
  * Invariants: the records are plain: they keep no claim alive. An event that was told is not recorded a second time from
  * a list: what a list shows is recorded with the next one, when what it shows was told at the latest. No event is recorded
@@ -15,12 +15,15 @@ import type { DashboardEvent, TimeHistogram } from "./view-types.ts";
 
 /** Events that are kept. */
 const MAX_EVENTS = 10_000;
-/** Claims whose start is remembered, to measure times. */
+/** Claims that are remembered: whose start, to measure times, and of which something was told. */
 const MAX_CLAIMS = 100_000;
 const BOUNDS_MS: readonly number[] = [1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000];
 /** Kinds of events that end a hold. */
 const ENDS: ReadonlySet<string> = new Set(["released", "expired", "disconnected", "removed", "ended"]);
 const GRANTS: ReadonlySet<string> = new Set(["granted", "reclaimed"]);
+
+/** Of which a gateway tells as the last thing of its claim. */
+const LOSSES: ReadonlySet<string> = new Set(["revoked", "maxHoldExceeded"]);
 
 type NewEvent = Omit<DashboardEvent, "sequence">;
 
@@ -30,14 +33,16 @@ interface ClaimTimes {
 }
 
 export class EventHistory {
-  /** Since when no event was missed. */
+  /** Since when no event was missed, as far as lists can show. */
   since: number;
+  /** Who tells of events. The server tells of all claims, the gateway of those that pass through it. */
+  origin: "server" | "gateway" = "gateway";
   /** Since the start of this program, and from both sources. */
   grantCount = 0;
   endCount = 0;
   readonly #wall: () => number;
   readonly #events: DashboardEvent[] = [];
-  readonly #listeners = new Set<(events: readonly DashboardEvent[]) => void>();
+  readonly #listeners = new Set<() => void>();
   /** By tag, of claims that were told about. */
   readonly #times = new Map<string, ClaimTimes>();
   readonly #waits = new Histogram();
@@ -46,9 +51,11 @@ export class EventHistory {
   #previous: Listing | null = null;
   /** What the last list showed. */
   #sampled: NewEvent[] = [];
-  /** The claims that were told about since the last list, and since the one before. */
+  /** The claims that were told about since the last list, and since the one before; nothing without lists. */
   #told = new Set<string>();
   #toldBefore = new Set<string>();
+  /** The claims that were revoked through the pages: their revocation is not recorded a second time. */
+  readonly #revoked = new Set<string>();
 
   /** @param wall the wall clock, in milliseconds since 1970 */
   constructor(wall: () => number) {
@@ -65,13 +72,16 @@ export class EventHistory {
     return this.#holds.toJson();
   }
 
-  /** The events after this one, oldest first. */
-  after(sequence: number): readonly DashboardEvent[] {
+  /** The events after this one, oldest first, at most `max`. */
+  after(sequence: number, max: number = MAX_EVENTS): readonly DashboardEvent[] {
     const first = this.#events[0];
-    return first === undefined ? [] : this.#events.slice(Math.max(0, sequence + 1 - first.sequence));
+    if (first === undefined) return [];
+    const start = Math.max(0, sequence + 1 - first.sequence);
+    return this.#events.slice(start, start + max);
   }
 
-  subscribe(listener: (events: readonly DashboardEvent[]) => void): Disposable {
+  /** Calls the listener when there are more events. */
+  subscribe(listener: () => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
@@ -79,37 +89,49 @@ export class EventHistory {
   /** Records what the source of events told. hasGap: events before these were missed. */
   addTold(events: readonly ServerEvent[], hasGap: boolean): void {
     if (hasGap) this.markGap();
-    const records = events.map(toRecord);
+    const records = events.map(toRecord).filter((record) => !this.#isRepeated(record));
     for (const record of records) {
       this.#measure(record);
-      this.#told.add(record.tag);
+      if (this.#previous !== null && this.#told.size < MAX_CLAIMS) this.#told.add(record.tag);
     }
+    this.#count(records);
     this.#append(records);
   }
 
-  /** Records what was done through the pages: what follows from it is told by others, or seen in lists. */
-  addAction(event: NewEvent): void {
+  /** Records a revocation that was done through the pages. Its claim ends later, as is told or seen in lists. */
+  addRevocation(event: NewEvent): void {
+    // a lock server tells of it, with the operator and the reason
+    if (this.origin === "server") return;
+    if (this.#times.delete(event.tag) && this.#revoked.size < MAX_EVENTS) this.#revoked.add(event.tag);
     this.#append([event]);
   }
 
-  /** Events were missed until now. */
+  /** Events were missed until now, and the next list cannot be compared. */
   markGap(): void {
     this.since = this.#wall();
     this.#times.clear();
+    this.#told.clear();
+    this.#toldBefore.clear();
+    this.#sampled = [];
+    this.#previous = null;
   }
 
   /** Records how the previous list of all claims differed from the one before it; null: this list failed. */
   addListing(listing: Listing | null): void {
+    if (this.origin === "server") return;
     const isTold = (tag: string): boolean => this.#times.has(tag) || this.#told.has(tag) || this.#toldBefore.has(tag);
-    this.#append(this.#sampled.filter(({ tag }) => !isTold(tag)));
-    this.#sampled = this.#compare(this.#previous, listing);
+    const sampled = this.#sampled.filter(({ tag }) => !isTold(tag));
+    this.#count(sampled);
+    this.#append(sampled);
+    const canCompare = this.#previous?.isComplete === true && listing?.isComplete === true;
+    this.#sampled = canCompare ? this.#compare(this.#previous as Listing, listing as Listing) : [];
+    if (!canCompare) this.since = this.#wall();
     this.#previous = listing;
     this.#toldBefore = this.#told;
     this.#told = new Set();
   }
 
-  #compare(previous: Listing | null, listing: Listing | null): NewEvent[] {
-    if (previous === null || listing === null || !previous.isComplete || !listing.isComplete) return [];
+  #compare(previous: Listing, listing: Listing): NewEvent[] {
     const at = this.#wall();
     const before = new Map(previous.views.map((view) => [view.tag, view]));
     const begun: NewEvent[] = [];
@@ -124,12 +146,22 @@ export class EventHistory {
     return [...over, ...begun];
   }
 
+  /** The gateway tells of a revocation that was done through its pages. */
+  #isRepeated({ kind, tag }: NewEvent): boolean {
+    return kind === "revoked" && this.#revoked.delete(tag);
+  }
+
+  #count(records: readonly NewEvent[]): void {
+    for (const { kind } of records) {
+      if (GRANTS.has(kind)) this.grantCount++;
+      else if (ENDS.has(kind)) this.endCount++;
+    }
+  }
+
   #append(records: readonly NewEvent[]): void {
     if (records.length === 0) return;
     const events = records.map((record) => {
       this.#sequence++;
-      if (GRANTS.has(record.kind)) this.grantCount++;
-      else if (ENDS.has(record.kind)) this.endCount++;
       return { ...record, sequence: this.#sequence };
     });
     this.#events.push(...events);
@@ -137,7 +169,7 @@ export class EventHistory {
       const dropped = this.#events.splice(0, this.#events.length - MAX_EVENTS);
       this.since = Math.max(this.since, (dropped.at(-1) as DashboardEvent).at);
     }
-    for (const listener of [...this.#listeners]) listener(events);
+    for (const listener of [...this.#listeners]) listener();
   }
 
   #measure({ kind, tag, at }: NewEvent): void {
@@ -147,7 +179,7 @@ export class EventHistory {
       // one that never waited was granted at once
       if (kind === "granted") this.#waits.add(times === undefined ? 0 : at - times.since);
       this.#remember(tag, { isHeld: true, since: at });
-    } else if (kind === "withdrawn" || ENDS.has(kind)) {
+    } else if (kind === "withdrawn" || ENDS.has(kind) || (this.origin === "gateway" && LOSSES.has(kind))) {
       if (times?.isHeld === true) this.#holds.add(at - times.since);
       this.#times.delete(tag);
     }

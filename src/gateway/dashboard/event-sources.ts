@@ -1,9 +1,11 @@
 /** Where the events of the dashboard come from: the log of this process, or the lock server that a gateway serves. */
 
+import type { AdminConnection } from "../../drivers/server/admin-connection.ts";
 import { openAdminConnection } from "../../drivers/server/admin-connection.ts";
 import type { EventLog } from "../../server/events/event-log.ts";
 import type { Logger } from "../../server/logger.ts";
 import type { Driver } from "../../spi/driver.ts";
+import type { Clock } from "../../util/clock.ts";
 import type { EventHistory } from "./event-history.ts";
 
 /** Adds events to a history until it is disposed of. */
@@ -24,18 +26,43 @@ export function eventsOfLog(eventLog: EventLog): EventSource {
     );
 }
 
-/** The events of a lock server; of the log if the server refuses to tell them. */
-export function eventsOfServer(driver: Driver, fallback: EventSource, log: Logger): EventSource {
+/** How long after a failed attempt the server is asked again. */
+const RETRY_MS = 5_000;
+
+/**
+ * The events of a lock server; of the log, while the server does not let the gateway see those of all keys. A server that
+ * cannot be reached is asked again.
+ */
+export function eventsOfServer(driver: Driver, ownEvents: EventSource, clock: Clock, log: Logger): EventSource {
   return (history) => {
-    let end: Disposable | null = null;
+    history.origin = "gateway";
+    let current = ownEvents(history);
     let isEnded = false;
-    const useFallback = (error: unknown): void => {
-      log("the lock server tells no events", error, { level: "warn" });
-      if (!isEnded) end = fallback(history);
+    const retry = clock.timer(() => void start());
+    const startLater = (): void => {
+      if (!isEnded) retry.set(clock.now() + RETRY_MS);
     };
-    openAdminConnection(driver).then((admin) => {
-      if (admin === null || isEnded) return admin?.close();
-      end = { [Symbol.dispose]: () => admin.close() };
+
+    async function start(): Promise<void> {
+      let admin: AdminConnection | null = null;
+      try {
+        admin = await openAdminConnection(driver);
+        const { rights = [] } = (await admin?.info("")) ?? {};
+        if (admin === null || isEnded) return admin?.close();
+        if (rights.includes("inspect")) return watch(admin);
+        log("the lock server does not let this gateway see all events", undefined, { level: "warn" });
+        admin.close();
+      } catch {
+        // the list of the store fails, too, and that is shown
+        admin?.close();
+        startLater();
+      }
+    }
+
+    function watch(admin: AdminConnection): void {
+      current[Symbol.dispose]();
+      current = { [Symbol.dispose]: () => admin.close() };
+      history.origin = "server";
       history.markGap();
       admin.watch("", {
         onEvents: (events, hasGap) => history.addTold(events, hasGap),
@@ -43,16 +70,22 @@ export function eventsOfServer(driver: Driver, fallback: EventSource, log: Logge
           if (isRestarted) history.markGap();
         },
         onDisconnected: () => undefined,
-        onRefused(error) {
+        onRefused() {
           admin.close();
-          useFallback(error);
+          history.origin = "gateway";
+          if (isEnded) return;
+          current = ownEvents(history);
+          startLater();
         },
       });
-    }, useFallback);
+    }
+
+    void start();
     return {
       [Symbol.dispose]() {
         isEnded = true;
-        end?.[Symbol.dispose]();
+        retry.stop();
+        current[Symbol.dispose]();
       },
     };
   };

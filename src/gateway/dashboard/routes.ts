@@ -2,24 +2,25 @@
  * The routes below /ui: the files of the pages, the sessions of viewers, and the data of the views (view-types.ts). They
  * are for the pages of this gateway alone and not a part of the HTTP API, which other programs use.
  *
- * Invariants: without a session only the files and the sign-in are served, and they say nothing about locks. Each answer
- * contains only what the account may see. A request that changes something has the cookie, the Origin of this server
- * (origin-check.ts refuses any other), and the secret of the session in a header, which no foreign page can set.
+ * Invariants: without a session only the files and the sign-in are served, and they say nothing about locks. A session is
+ * its cookie together with its secret in a header: browsers send the cookie to every port of this host, and no foreign page
+ * can set the header. Each answer contains only what the account may see. A request that changes something has the Origin
+ * of this server, too (origin-check.ts refuses any other).
  */
 
 import type { Hono, MiddlewareHandler } from "hono";
-import { deleteCookie, getCookie, setCookie } from "hono/cookie";
+import { deleteCookie, setCookie } from "hono/cookie";
 import type { AccessControl, Principal } from "../../auth/access-control.ts";
 import { ANONYMOUS, AUTH_FAILED } from "../../auth/access-control.ts";
 import { visibleKeys } from "../../auth/authorize.ts";
-import { redactView } from "../../auth/visible-page.ts";
+import { selectVisible } from "../../auth/visible-page.ts";
 import { PACKAGE_VERSION } from "../../protocol/handshake.ts";
 import { drainingError } from "../../server/request-error.ts";
 import { toClaimInfo } from "../../spi/claim-info.ts";
-import type { ClaimView, ListQuery } from "../../spi/driver.ts";
+import type { ClaimView } from "../../spi/driver.ts";
 import type { HttpContext, HttpEnv } from "../http/context.ts";
-import { jsonResponse, parseQuery, readBody } from "../http/context.ts";
-import { invalidField, Problem } from "../http/problem.ts";
+import { jsonResponse, parseListQuery, parseQuery, readBody } from "../http/context.ts";
+import { Problem } from "../http/problem.ts";
 import { revokeLock } from "../http/revocation.ts";
 import { parseRevokeRequest, parseSessionRequest } from "../http/schemas.ts";
 import type { SentEvents } from "../http/sent-events.ts";
@@ -36,6 +37,8 @@ const PAGE_POLICY =
 /** The name of each file contains the hash of its text. */
 const FILE_CACHE = "public, max-age=31536000, immutable";
 const SECRET_HEADER = "holdfast-ui";
+/** So that a slow reader receives complete messages. */
+const EVENTS_PER_MESSAGE = 100;
 /** A body is a key, a reason and a token, or a credential. */
 const MAX_BODY_BYTES = 16_384;
 
@@ -52,7 +55,7 @@ export interface DashboardRoutesOptions {
 export function addDashboardRoutes(app: Hono<HttpEnv>, options: DashboardRoutesOptions): void {
   const routes = new DashboardRoutes(options);
   const signedIn = routes.requireViewer;
-  const change = routes.requireSecret;
+  const change = routes.requireOrigin;
   app.get("/ui/session/methods", (c) => routes.methods(c));
   app.post("/ui/session", (c) => routes.signIn(c));
   app.delete("/ui/session", signedIn, change, (c) => routes.signOut(c));
@@ -77,24 +80,29 @@ class DashboardRoutes {
     this.#options = options;
   }
 
-  /** Sets `viewer`. @throws Problem AUTH */
+  /** Sets `principal`. @throws Problem AUTH */
   readonly requireViewer: MiddlewareHandler<HttpEnv> = async (c, next) => {
     const { dashboard, service } = this.#options;
     if (service.isDraining) throw drainingError();
-    const cookie = getCookie(c, cookieName(c));
-    const viewer = cookie === undefined ? null : dashboard.sessions.find(cookie);
-    if (viewer === null) throw new Problem("AUTH", "session", "there is no session, or it has ended: sign in");
-    c.set("viewer", viewer);
-    c.set("principal", viewer.principal);
+    c.set("principal", this.#findViewer(c));
     dashboard.watch();
     await next();
   };
 
+  /** @throws Problem AUTH */
+  #findViewer(c: HttpContext): Principal {
+    const { sessions } = this.#options.dashboard;
+    const secret = c.env.incoming.headers[SECRET_HEADER];
+    // another program of this host may have set a cookie with the same name
+    const found = readCookies(c).flatMap((cookie) => sessions.find(cookie) ?? []);
+    const viewer = found.find((one) => one.hasSecret(typeof secret === "string" ? secret : undefined));
+    if (viewer === undefined) throw new Problem("AUTH", "session", "there is no session, or it has ended: sign in");
+    return viewer.principal;
+  }
+
   /** @throws Problem FORBIDDEN unless a page of this server sends the request */
-  readonly requireSecret: MiddlewareHandler<HttpEnv> = async (c, next) => {
+  readonly requireOrigin: MiddlewareHandler<HttpEnv> = async (c, next) => {
     requireOrigin(c);
-    if (!c.get("viewer").hasSecret(c.env.incoming.headers[SECRET_HEADER] as string | undefined))
-      throw new Problem("FORBIDDEN", "secret", `the header ${SECRET_HEADER} is not that of this session`);
     await next();
   };
 
@@ -126,8 +134,8 @@ class DashboardRoutes {
   }
 
   signOut(c: HttpContext): Response {
-    const cookie = deleteCookie(c, cookieName(c), { path: "/ui" });
-    if (cookie !== undefined) this.#options.dashboard.sessions.end(cookie);
+    for (const cookie of readCookies(c)) this.#options.dashboard.sessions.end(cookie);
+    deleteCookie(c, cookieName(c), { path: "/ui" });
     return c.body(null, 204);
   }
 
@@ -152,16 +160,16 @@ class DashboardRoutes {
   async claims(c: HttpContext): Promise<Response> {
     const { clock } = this.#options.service;
     const query = parseQuery(c, ["prefix", "key", "after"]);
-    const listing = await this.#options.dashboard.sampler.read(toListQuery(query));
+    const principal = c.get("principal");
+    const listQuery = parseListQuery(query);
+    const listing = await this.#options.dashboard.sampler.read(listQuery, principal);
     const paused = this.#options.dashboard.options.pause();
     const isUnchanged = query.get("after") === `${listing.sequence}`;
     if (isUnchanged && listing.failure === null && paused === null) return c.body(null, 204);
     const { sequence, readAt, intervalMs, isComplete, failure } = listing;
     const ageMs = Math.round(clock.now() - readAt);
-    const principal = c.get("principal");
-    const key = query.get("key");
-    const canSee = visibleKeys(principal);
-    const seen = canSee("") ? listing.views : listing.views.flatMap((view) => redactView(view, canSee));
+    const { key } = listQuery;
+    const seen = selectVisible(listing.views, listQuery, visibleKeys(principal));
     const reading: views.Reading = {
       ...{ sequence, ageMs, intervalMs, isComplete, failure },
       claims: seen.map(toListedClaim),
@@ -186,13 +194,13 @@ class DashboardRoutes {
   }
 
   history(c: HttpContext): Response {
-    const { samples, history, startedAt, options } = this.#options.dashboard;
+    const { samples, history, startedAt } = this.#options.dashboard;
     // figures of all keys
     const canSee = c.get("principal").can("inspect", "");
     const body: views.History = {
       since: samples.samples[0]?.at ?? startedAt,
       samples: canSee ? samples.samples : [],
-      origin: options.events.origin,
+      origin: history.origin,
       waits: canSee ? history.waits : null,
       holds: canSee ? history.holds : null,
     };
@@ -202,7 +210,8 @@ class DashboardRoutes {
   async store(c: HttpContext): Promise<Response> {
     const { dashboard, service } = this.#options;
     const { traits } = await service.store.describe();
-    const made = await dashboard.checks();
+    // they count keys and clients of all
+    const made = c.get("principal").can("inspect", "") ? await dashboard.checks() : null;
     const report: views.StoreReport = {
       traits,
       checks: made?.checks ?? null,
@@ -216,28 +225,42 @@ class DashboardRoutes {
     return jsonResponse(c, report);
   }
 
+  /** The events that are kept, and each new one. The id of a message is that of its last event. */
   events(c: HttpContext): Response {
-    const { dashboard, streams } = this.#options;
+    const { dashboard, streams, service } = this.#options;
+    const { history, sampler } = dashboard;
+    const { runId: run } = service;
     const principal = c.get("principal");
-    const { history, sampler, options } = dashboard;
-    const start: views.EventsStart = {
-      since: history.since,
-      origin: options.events.origin,
-      intervalMs: sampler.intervalMs,
-    };
     const key = parseQuery(c, ["key"]).get("key");
-    const lastSequence = Number(c.env.incoming.headers["last-event-id"] ?? 0);
-    const format = (events: readonly views.DashboardEvent[]): string =>
-      formatEvents(toVisibleEvents(events, principal, key));
-    const welcome = `event: start\ndata: ${JSON.stringify(start)}\n\n${format(history.after(lastSequence || 0))}`;
-    return streams.open(c, principal, welcome, (write) =>
-      history.subscribe((events) => {
-        // a session that has ended reads nothing more
-        const cookie = getCookie(c, cookieName(c));
-        const text = cookie !== undefined && dashboard.sessions.find(cookie) !== null ? format(events) : "";
-        if (text !== "") write(text);
-      }),
-    );
+    const start: views.EventsStart = {
+      ...{ run, since: history.since, origin: history.origin, intervalMs: sampler.intervalMs },
+    };
+    let head = `event: start\ndata: ${JSON.stringify(start)}\n\n`;
+    let last = parseEventId(c.env.incoming.headers["last-event-id"], run);
+    const next = (): string => {
+      const text = head;
+      head = "";
+      if (text !== "") return text;
+      while (this.#isViewer(c)) {
+        const events = history.after(last, EVENTS_PER_MESSAGE);
+        const newest = events.at(-1);
+        if (newest === undefined) break;
+        last = newest.sequence;
+        const visible = toVisibleEvents(events, principal, key);
+        if (visible.length > 0) return `id: ${run}-${last}\nevent: events\ndata: ${JSON.stringify(visible)}\n\n`;
+      }
+      return "";
+    };
+    return streams.openPaced(c, principal, next, (notify) => history.subscribe(notify));
+  }
+
+  /** The session of a stream may have ended. */
+  #isViewer(c: HttpContext): boolean {
+    try {
+      return this.#findViewer(c).isValid;
+    } catch {
+      return false;
+    }
   }
 
   async revoke(c: HttpContext): Promise<Response> {
@@ -246,6 +269,8 @@ class DashboardRoutes {
     if (dashboard.options.isReadOnly === true)
       throw new Problem("FORBIDDEN", "readOnly", "the dashboard was started with --read-only");
     const target = parseRevokeRequest(await readBody(c, MAX_BODY_BYTES));
+    // the viewer may have signed out while the body arrived
+    this.#findViewer(c);
     await revokeLock(service, principal, target);
     dashboard.recordRevocation(target, principal);
     return jsonResponse(c, {});
@@ -267,9 +292,17 @@ class DashboardRoutes {
   }
 }
 
-/** Gateways of one host share its cookies, whatever their ports are. */
-function cookieName({ env }: { readonly env: HttpEnv["Bindings"] }): string {
-  return `holdfast-${env.incoming.socket.localPort ?? 0}`;
+/** Gateways of one host share its cookies, whatever their ports are: those that the browser sees. */
+function cookieName({ env: { incoming } }: HttpContext): string {
+  const { host = "" } = incoming.headers;
+  return `holdfast-${/:(\d+)$/.exec(host)?.[1] ?? "ui"}`;
+}
+
+/** The cookies of that name, of which there may be several with different paths. */
+function readCookies(c: HttpContext): readonly string[] {
+  const beginning = `${cookieName(c)}=`;
+  const all = (c.env.incoming.headers.cookie ?? "").split(";").map((cookie) => cookie.trim());
+  return all.flatMap((cookie) => (cookie.startsWith(beginning) ? [cookie.slice(beginning.length)] : []));
 }
 
 function isEncrypted({ env }: HttpContext): boolean {
@@ -282,20 +315,14 @@ function requireOrigin({ env }: { readonly env: HttpEnv["Bindings"] }): void {
     throw new Problem("FORBIDDEN", "origin", "only the pages of this gateway may send this request");
 }
 
-function toListQuery(query: ReadonlyMap<string, string>): ListQuery {
-  const [prefix, key] = [query.get("prefix"), query.get("key")];
-  if (key === undefined) return { prefix: prefix ?? "" };
-  if (prefix === undefined) return { key };
-  throw invalidField("key", "conflict", "give prefix or key, not both");
-}
-
 function toListedClaim(view: ClaimView): views.ListedClaim {
   const { token, ...info } = toClaimInfo(view);
   const { ttlMs } = view;
   return { ...info, token: token === null ? null : String(token), ...(ttlMs !== "session" && { leaseMs: ttlMs }) };
 }
 
-function formatEvents(events: readonly views.DashboardEvent[]): string {
-  const last = events.at(-1);
-  return last === undefined ? "" : `id: ${last.sequence}\nevent: events\ndata: ${JSON.stringify(events)}\n\n`;
+/** The sequence number of the last event that the reader has; 0: it has none of this run. */
+function parseEventId(header: string | string[] | undefined, run: string): number {
+  const match = typeof header === "string" ? /^([a-z2-7]{1,26})-(\d{1,15})$/.exec(header) : null;
+  return match?.[1] === run ? Number(match[2]) : 0;
 }

@@ -6,7 +6,7 @@
  *   session       open -> ended by its viewer | expired (SESSION_MS) | its account's credential was removed
  *
  * Invariants: a start token opens at most one session. Neither tokens, cookies nor secrets are kept, only their hashes.
- * The cookie alone changes nothing: browsers send cookies to every port of a host, so another program of this machine
+ * The cookie alone is worth nothing: browsers send cookies to every port of a host, so another program of this machine
  * could learn it, but not the secret, which the pages keep for their own origin.
  */
 
@@ -18,8 +18,8 @@ import { randomId } from "../../util/ids.ts";
 /** How long a link of `holdfast dashboard` can be opened. */
 export const START_TOKEN_MS = 60_000;
 export const SESSION_MS: number = 12 * 3_600_000;
-/** Beyond it the oldest session ends. */
-const MAX_SESSIONS = 1_000;
+/** Of one account: beyond it its oldest session ends. */
+const MAX_SESSIONS_PER_ACCOUNT = 100;
 /** Beyond it the oldest link is invalid. */
 const MAX_START_TOKENS = 100;
 
@@ -71,8 +71,10 @@ export class ViewerSessions {
   open(principal: Principal): NewSession {
     const [cookie, secret] = [randomSecret(), randomSecret()];
     const expiresAt = this.#clock.now() + SESSION_MS;
+    this.#dropExpired();
     this.#sessions.set(hash(cookie), { principal, secretHash: hash(secret), expiresAt });
-    dropOldest(this.#sessions, MAX_SESSIONS);
+    const own = [...this.#sessions].filter(([, session]) => session.principal.name === principal.name);
+    for (const [key] of own.slice(0, -MAX_SESSIONS_PER_ACCOUNT)) this.#sessions.delete(key);
     return { cookie, secret };
   }
 
@@ -87,6 +89,12 @@ export class ViewerSessions {
     }
     this.#sessions.delete(key);
     return null;
+  }
+
+  #dropExpired(): void {
+    const now = this.#clock.now();
+    for (const [key, { expiresAt, principal }] of this.#sessions)
+      if (now >= expiresAt || !principal.isValid) this.#sessions.delete(key);
   }
 
   end(cookie: string): void {

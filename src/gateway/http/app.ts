@@ -63,7 +63,7 @@ export interface HttpApp {
 export function createHttpApp(options: HttpAppOptions, connections: ConnectionCounts): HttpApp {
   const { service, access, eventLog, dashboard } = options;
   const { store, register, places } = service;
-  const streams = new SentEvents(service.clock);
+  const [streams, viewerStreams] = [new SentEvents(service.clock), new SentEvents(service.clock)];
   const authenticate = createAuthentication(service, access);
   const authenticated = requireCredential(options, authenticate);
 
@@ -84,7 +84,7 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
     service,
     access,
     dashboard,
-    streams,
+    streams: viewerStreams,
     authenticate: (credential, c) => authenticate(c, credential),
   });
   app.notFound((c) => respond(c as HttpContext, new Problem("NOT_FOUND", "path", "this path does not exist")));
@@ -93,18 +93,18 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
   const accessListener = access.onChange(() => {
     places.revalidatePrincipals();
     store.revalidatePrincipals();
-    streams.revalidatePrincipals();
+    for (const one of [streams, viewerStreams]) one.revalidatePrincipals();
   });
   return {
     handle: toNodeListener(app, service),
-    stats: () => ({ waiting: places.size, streams: streams.count }),
+    stats: () => ({ waiting: places.size, streams: streams.count + viewerStreams.count }),
     drain() {
       places.drain();
-      streams.close();
+      for (const one of [streams, viewerStreams]) one.close();
     },
     close() {
       accessListener[Symbol.dispose]();
-      streams.close();
+      for (const one of [streams, viewerStreams]) one.close();
       dashboard.close();
       register.close();
       store.close().catch((error: unknown) => service.log("the store could not be closed", error));

@@ -4,8 +4,9 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { HttpBindings } from "@hono/node-server";
 import type { Context, MiddlewareHandler } from "hono";
 import type { Principal } from "../../auth/access-control.ts";
+import type { ListQuery } from "../../spi/driver.ts";
+import { validateKey } from "../../util/keys.ts";
 import { JsonError, parseStrictJson } from "../../util/strict-json.ts";
-import type { Viewer } from "../dashboard/viewer-sessions.ts";
 import { invalidField, Problem } from "./problem.ts";
 
 /** Nesting depth of a body: those of the API have at most three levels. */
@@ -17,8 +18,6 @@ export interface HttpEnv {
   readonly Variables: {
     /** The account that sends the request; not set for public paths. */
     principal: Principal;
-    /** The viewer of the dashboard that sends it; set for its data only. */
-    viewer: Viewer;
     /** Aborted when the connection has ended: no response can be sent any more. */
     disconnected: AbortSignal;
     /** The error response, if it is one. */
@@ -133,11 +132,32 @@ export function parseQuery({ env }: HttpContext, allowed: readonly string[]): Re
   return parameters;
 }
 
+/** Which claims a query asks for: those of a prefix, of all keys by default, or those of one key. @throws Problem */
+export function parseListQuery(query: ReadonlyMap<string, string>): ListQuery {
+  const key = query.get("key");
+  if (key === undefined) return { prefix: parsePrefix(query.get("prefix")) };
+  if (query.has("prefix")) throw invalidField("key", "conflict", "give prefix or key, not both");
+  return { key: parseKey(key, "key") };
+}
+
+/** A prefix may be any beginning of a valid key. @throws Problem */
+export function parsePrefix(prefix = ""): string {
+  return prefix === "" ? prefix : parseKey(prefix, "prefix");
+}
+
+function parseKey(text: string, field: string): string {
+  try {
+    return validateKey(text, field);
+  } catch (error) {
+    throw invalidField(field, "malformed", (error as TypeError).message);
+  }
+}
+
 /** URLSearchParams would decode invalid bytes as U+FFFD, which is a valid character of a key. */
 function isDecodable(query: string): boolean {
   try {
-    decodeURIComponent(query);
-    return true;
+    // the result is used: bundlers remove calls without effects, and with them their errors
+    return decodeURIComponent(query).isWellFormed();
   } catch {
     return false;
   }

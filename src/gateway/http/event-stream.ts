@@ -7,10 +7,9 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { visibleKeys } from "../../auth/authorize.ts";
 import type { EventBatch, EventLog, RecordedEvent } from "../../server/events/event-log.ts";
 import { drainingError } from "../../server/request-error.ts";
-import { validateKey } from "../../util/keys.ts";
 import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
-import { parseQuery } from "./context.ts";
+import { parsePrefix, parseQuery } from "./context.ts";
 import { invalidField } from "./problem.ts";
 import type { Routes } from "./route-parts.ts";
 import { problemResponses, response } from "./route-parts.ts";
@@ -70,16 +69,6 @@ export class EventStream {
     return this.#streams.open(c, principal, welcome, (write) =>
       this.#eventLog.subscribe(filter, (batch) => write(formatBatch(batch, runId)), afterSequence),
     );
-  }
-}
-
-/** A prefix may be any beginning of a valid key. */
-function parsePrefix(prefix = ""): string {
-  if (prefix === "") return prefix;
-  try {
-    return validateKey(prefix, "prefix");
-  } catch (error) {
-    throw invalidField("prefix", "malformed", (error as TypeError).message);
   }
 }
 

@@ -3,10 +3,10 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { PROTOCOL_LIMITS } from "../../protocol/handshake.ts";
 import { toClaimInfo } from "../../spi/claim-info.ts";
-import type { ClaimView, ListQuery } from "../../spi/driver.ts";
+import type { ClaimView } from "../../spi/driver.ts";
 import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
-import { jsonResponse, parseQuery, readBody } from "./context.ts";
+import { jsonResponse, parseListQuery, parseQuery, readBody } from "./context.ts";
 import { invalidField } from "./problem.ts";
 import { revokeLock } from "./revocation.ts";
 import type { Routes } from "./route-parts.ts";
@@ -62,7 +62,7 @@ export class LockRoutes {
 
   async list(c: HttpContext): Promise<Response> {
     const query = parseQuery(c, Object.keys(PageQuery.shape));
-    const filter = parseFilter(query.get("prefix"), query.get("key"));
+    const filter = parseListQuery(query);
     const max = parsePageSize(query.get("limit"), PROTOCOL_LIMITS.pageSize);
     const cursor = query.get("cursor");
     if (cursor !== undefined && !/^[a-z2-7]{10}$/.test(cursor)) {
@@ -78,12 +78,6 @@ export class LockRoutes {
     await revokeLock(this.#service, c.get("principal"), target);
     return jsonResponse(c, { state: now ? "removed" : "revoked", key, token: String(token) });
   }
-}
-
-function parseFilter(prefix: string | undefined, key: string | undefined): ListQuery {
-  if (key === undefined) return { prefix: prefix ?? "" };
-  if (prefix === undefined) return { key };
-  throw invalidField("key", "conflict", "give prefix or key, not both");
 }
 
 function parsePageSize(text: string | undefined, maxSize: number): number {

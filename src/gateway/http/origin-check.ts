@@ -19,6 +19,9 @@ export interface AllowedHosts {
 /** Headers that may occur only once: a proxy and this server could each use a different one. */
 const SINGLE_HEADERS: readonly string[] = ["host", "authorization", "content-type", "content-length", "origin"];
 
+/** The addresses of the views of the dashboard, and nothing that could be decoded to another path. */
+const PAGES = /^\/ui(?:\/(?:k[/?][^/?#]*|holders|events|now|store)?)?(?:\?|$)/;
+
 /** @throws Problem for a request that must be refused */
 export function checkOrigin(incoming: IncomingMessage, hosts: AllowedHosts): void {
   for (const name of SINGLE_HEADERS) {
@@ -49,7 +52,7 @@ export function checkOrigin(incoming: IncomingMessage, hosts: AllowedHosts): voi
  */
 function isLinkToPage({ method, url = "", headers }: IncomingMessage): boolean {
   const isNavigation = headers["sec-fetch-mode"] === "navigate" && headers["sec-fetch-dest"] === "document";
-  return isNavigation && method === "GET" && /^\/ui(?:\/(?!api\/|session)|$|\?)/.test(url);
+  return isNavigation && method === "GET" && PAGES.test(url);
 }
 
 function isAllowedHost(header: string, incoming: IncomingMessage, { host, names }: AllowedHosts): boolean {
@@ -72,10 +75,14 @@ function unmapIpv4(address: string): string {
   return address.startsWith("::ffff:") ? address.slice("::ffff:".length) : address;
 }
 
-/** Does the Origin header name the scheme, host and port of this server? */
+/**
+ * Does the Origin header name the scheme, host and port of this server? In front of a server without TLS a proxy may have
+ * it: pages of the same host and port then come through that proxy, too.
+ */
 function isSameOrigin(origin: string, host: string, incoming: IncomingMessage): boolean {
-  const scheme = (incoming.socket as Partial<TLSSocket>).encrypted === true ? "https" : "http";
-  return origin.toLowerCase() === `${scheme}://${host.toLowerCase()}`;
+  const isEncrypted = (incoming.socket as Partial<TLSSocket>).encrypted === true;
+  const schemes = isEncrypted ? ["https"] : ["http", "https"];
+  return schemes.some((scheme) => origin.toLowerCase() === `${scheme}://${host.toLowerCase()}`);
 }
 
 function duplicateHeader(field: string, message: string): Problem {

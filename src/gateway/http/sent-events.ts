@@ -9,11 +9,14 @@ import { stream } from "hono/streaming";
 import type { StreamingApi } from "hono/utils/stream";
 import type { Principal } from "../../auth/access-control.ts";
 import { MAX_UNREAD_BYTES } from "../../server/connection/connection.ts";
+import { RequestError } from "../../server/request-error.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { HttpContext } from "./context.ts";
 
 /** The interval of the comments that keep a quiet stream open. */
 const HEARTBEAT_MS = 15_000;
+/** Streams that are written as fast as they are read. */
+const MAX_PACED_PER_ACCOUNT = 50;
 /** How long a stream lasts. */
 const MAX_STREAM_MS = 3_600_000;
 
@@ -45,9 +48,7 @@ export class SentEvents {
     welcome: string,
     subscribe: (write: StreamWriter) => Disposable,
   ): Response {
-    c.header("content-type", "text/event-stream; charset=utf-8");
-    // without it a proxy (nginx) would buffer the events
-    c.header("x-accel-buffering", "no");
+    prepareStream(c);
     if (c.req.method === "HEAD") return c.body(null);
     const { outgoing } = c.env;
     const writer = new BoundedWriter(outgoing, MAX_UNREAD_BYTES);
@@ -56,6 +57,48 @@ export class SentEvents {
       writer.output = output;
       writer.write(welcome);
       await this.#waitForEnd(principal, writer, outgoing, c.get("disconnected"));
+      subscription[Symbol.dispose]();
+    });
+  }
+
+  /**
+   * Opens a stream that is written as fast as it is read. `next` gives what comes next, "" if there is nothing yet;
+   * `subscribe` calls its argument when there may be more.
+   * @throws RequestError LIMIT if the account has too many streams
+   */
+  openPaced(
+    c: HttpContext,
+    principal: Principal,
+    next: () => string,
+    subscribe: (notify: () => void) => Disposable,
+  ): Response {
+    const own = [...this.#principalsByEnd.values()].filter(({ name }) => name === principal.name);
+    if (own.length >= MAX_PACED_PER_ACCOUNT)
+      throw new RequestError("LIMIT", `at most ${MAX_PACED_PER_ACCOUNT} streams of one account`);
+    prepareStream(c);
+    if (c.req.method === "HEAD") return c.body(null);
+    const { outgoing } = c.env;
+    const writer = new BoundedWriter(outgoing, MAX_UNREAD_BYTES);
+    return stream(c, async (output) => {
+      writer.output = output;
+      let isOpen = true;
+      let wake = (): void => undefined;
+      const subscription = subscribe(() => wake());
+      const writeAll = async (): Promise<void> => {
+        while (isOpen && !output.closed && !outgoing.destroyed) {
+          const text = next();
+          // settles when the reader has taken it
+          if (text !== "") await output.write(text);
+          else
+            await new Promise<void>((resolve) => {
+              wake = resolve;
+            });
+        }
+      };
+      void writeAll();
+      await this.#waitForEnd(principal, writer, outgoing, c.get("disconnected"));
+      isOpen = false;
+      wake();
       subscription[Symbol.dispose]();
     });
   }
@@ -98,6 +141,12 @@ export class SentEvents {
     this.#principalsByEnd.delete(end);
     heartbeat.stop();
   }
+}
+
+function prepareStream(c: HttpContext): void {
+  c.header("content-type", "text/event-stream; charset=utf-8");
+  // without it a proxy (nginx) would buffer the events
+  c.header("x-accel-buffering", "no");
 }
 
 /** Writes to a stream, and disconnects a reader for which too much data waits. */

@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import type { AccessControl } from "../../../src/auth/access-control.ts";
+import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { DashboardSettings } from "../../../src/gateway/dashboard/dashboard.ts";
 import type { DashboardEvent } from "../../../src/gateway/dashboard/view-types.ts";
@@ -30,8 +31,11 @@ interface Site extends TestGateway {
   readonly locks: Locks;
 }
 
-async function startDashboard(dashboard: DashboardSettings = {}, access?: AccessControl): Promise<Site> {
-  const store = memoryStore();
+async function startDashboard(
+  dashboard: DashboardSettings = {},
+  access?: AccessControl,
+  store: MemoryStore = memoryStore(),
+): Promise<Site> {
   const locks = createLocks(memory({ store }), { label: "worker" });
   onCleanup(() => locks.close());
   const gateway = await startGateway({
@@ -59,7 +63,7 @@ async function signIn(url: string, body: object): Promise<Browser> {
   const all = { cookie, origin: url, "holdfast-ui": json.secret as string };
   return {
     headers: all,
-    get: (path, extra = {}) => request(url, path, { headers: { cookie, ...extra } }),
+    get: (path, extra = {}) => request(url, path, { headers: { ...all, ...extra } }),
     change: (path, options = {}) =>
       request(url, path, { method: "POST", ...options, headers: { ...all, ...options.headers } }),
   };
@@ -125,15 +129,15 @@ test("a form, a foreign page, a foreign name, and a program without the secret c
   const form = "key=k&reason=test";
   const attempts: readonly (readonly [number, RequestOptions])[] = [
     [415, { raw: form, headers: { ...browser.headers, "content-type": "application/x-www-form-urlencoded" } }],
-    [403, { raw: form, headers: { cookie, origin, "content-type": "application/x-www-form-urlencoded" } }],
+    [401, { raw: form, headers: { cookie, origin, "content-type": "application/x-www-form-urlencoded" } }],
     [403, { body, headers: { ...browser.headers, origin: "http://evil.example" } }],
     [403, { body, headers: { ...browser.headers, origin: "null" } }],
     [403, { body, headers: { ...browser.headers, host: "rebound.example:7421" } }],
     [403, { body, headers: { ...browser.headers, "sec-fetch-site": "cross-site" } }],
     [403, { body, headers: { ...browser.headers, "sec-fetch-site": "same-site" } }],
     // another program of this machine that got the cookie, which browsers send to all ports
-    [403, { body, headers: { cookie, origin } }],
-    [403, { body, headers: { cookie, origin, "holdfast-ui": "x" } }],
+    [401, { body, headers: { cookie, origin } }],
+    [401, { body, headers: { cookie, origin, "holdfast-ui": "x" } }],
     [403, { body, headers: { cookie, "holdfast-ui": browser.headers["holdfast-ui"] as string } }],
     [401, { body, headers: { origin, "holdfast-ui": browser.headers["holdfast-ui"] as string } }],
   ];
@@ -153,7 +157,14 @@ test("a link in a foreign page opens a page of the dashboard, and nothing else",
     expect(headers["content-security-policy"]).toContain("script-src 'self'");
     expect(headers["content-security-policy"]).not.toContain("unsafe");
   }
-  for (const path of ["/ui/api/claims?prefix=", "/ui/session/methods", "/v1/locks", "/uix", "/metrics"])
+  for (const path of [
+    "/ui/%61pi/claims?prefix=",
+    "/ui/api/claims?prefix=",
+    "/ui/session/methods",
+    "/v1/locks",
+    "/uix",
+    "/metrics",
+  ])
     expect((await request(site.url, path, { headers: link })).status).toBe(403);
   const framed = { ...link, "sec-fetch-dest": "iframe" };
   expect((await request(site.url, "/ui", { headers: framed })).status).toBe(403);
@@ -182,6 +193,50 @@ test("a revocation: the holder loses the lock, the event says by whom and why, a
   });
   expect(site.logged.some((line) => line.includes("revoked"))).toBe(true);
 }, 40_000);
+
+test("the cookie alone reads nothing, a foreign cookie of the same name does no harm, and each address has its own", async () => {
+  const site = await startDashboard();
+  const browser = await signIn(site.url, { start: startTokenOf(site) });
+  const { cookie, "holdfast-ui": secret } = browser.headers as Record<string, string>;
+  const read = async (headers: Record<string, string>): Promise<number> =>
+    (await request(site.url, "/ui/api/claims?prefix=", { headers })).status;
+  expect(await read({ cookie: cookie as string })).toBe(401);
+  const name = (cookie as string).replace(/=.*/, "");
+  expect(await read({ cookie: `${name}=poison; ${cookie}`, "holdfast-ui": secret as string })).toBe(200);
+  // as through a forwarded port: the browser keeps cookies by host, whatever the port is
+  const { port } = new URL(site.url);
+  const body = { start: startTokenOf(site) };
+  const headers = { host: "127.0.0.1:9999", origin: "http://127.0.0.1:9999" };
+  const forwarded = await post(site.url, "/ui/session", body, { headers });
+  expect(String(forwarded.headers["set-cookie"])).toMatch(/^holdfast-9999=/);
+  expect(name).toBe(`holdfast-${port}`);
+});
+
+test("an account learns nothing about keys that it may not see from what a search finds", async () => {
+  const team = testAccount("team", "team/", ["acquire", "inspect"]);
+  const store = memoryStore();
+  const site = await startDashboard({}, createTestAccess(team), store);
+  const lock = await site.locks.all("team/a", "secret/b").acquire();
+  const browser = await signIn(site.url, { credential: team.credential });
+  for (const query of ["prefix=secret/", "key=secret/b", "prefix=s"]) {
+    expect((await browser.get(`/ui/api/claims?${query}`)).json.claims).toEqual([]);
+    const listed = await request(site.url, `/v1/locks?${query}`, { credential: team.credential });
+    expect([query, listed.json.locks]).toEqual([query, []]);
+  }
+  const { json } = await browser.get("/ui/api/claims?prefix=team/");
+  expect(json.claims).toMatchObject([{ locks: [{ key: "team/a" }] }]);
+  await lock.release();
+});
+
+test("behind a proxy with TLS the pages of the same host may sign in", async () => {
+  const site = await startDashboard();
+  const origin = site.url.replace("http:", "https:");
+  expect((await post(site.url, "/ui/session", { start: startTokenOf(site) }, { headers: { origin } })).status).toBe(
+    200,
+  );
+  const foreign = { headers: { origin: "https://evil.example" } };
+  expect((await post(site.url, "/ui/session", { start: startTokenOf(site) }, foreign)).status).toBe(403);
+});
 
 test("read-only: the pages show why there is no revocation, and the request is refused", async () => {
   const site = await startDashboard({ isReadOnly: true });
@@ -244,7 +299,16 @@ test("a reading that has not changed is not sent again; bad queries are refused"
   const { json } = await browser.get("/ui/api/claims?prefix=");
   expect(json).toMatchObject({ claims: [], isComplete: true, failure: null, paused: null, intervalMs: 2_000 });
   expect((await browser.get(`/ui/api/claims?prefix=&after=${json.sequence}`)).status).toBe(204);
-  for (const query of ["key=a&prefix=a", "unknown=1", "prefix=%ff", "prefix=a&prefix=b"])
+  for (const query of [
+    "key=%00",
+    "prefix=%00",
+    "key=",
+    `key=${"k".repeat(513)}`,
+    "key=a&prefix=a",
+    "unknown=1",
+    "prefix=%ff",
+    "prefix=a&prefix=b",
+  ])
     expect((await browser.get(`/ui/api/claims?${query}`)).status).toBe(400);
   for (const raw of ["{}", '{"start":1}', '{"start":"a","credential":"b"}', "[]", "{", '{"start":"a","start":"b"}'])
     expect((await post(site.url, "/ui/session", undefined, { raw, headers: { origin: site.url } })).status).toBe(400);
@@ -278,8 +342,7 @@ test("a lock server has the pages too, with all of its events", async () => {
 
 /** The first event of this kind in the stream. */
 async function readEvent({ headers }: Browser, url: string, kind: string): Promise<DashboardEvent> {
-  const { cookie } = headers as { cookie: string };
-  const answer = await openRequest(url, "/ui/api/events", { headers: { cookie } });
+  const answer = await openRequest(url, "/ui/api/events", { headers });
   let text = "";
   for await (const chunk of answer.setEncoding("utf8")) {
     text += chunk as string;

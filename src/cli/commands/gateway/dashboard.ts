@@ -1,5 +1,6 @@
 /** `holdfast dashboard`: a gateway whose pages its user opens by a link. */
 
+import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import type { Command } from "commander";
 import type { Gateway } from "../../../gateway/gateway.ts";
@@ -29,9 +30,28 @@ function announce(gateway: Gateway, settings: Settings, storeName: string): void
   if (isOneTime && process.stdin.isTTY) printLinksOnEnter(gateway);
 }
 
+/** A background job that reads from its terminal would be stopped, so it reads in the foreground only. */
 function printLinksOnEnter(gateway: Gateway): void {
-  const lines = createInterface({ input: process.stdin, terminal: false });
+  const { stdin } = process;
+  const lines = createInterface({ input: stdin, terminal: false });
   lines.on("line", () => printLine(gateway.createLink()));
-  // it must not keep the process alive when the gateway has ended
-  process.stdin.unref();
+  const followForeground = (): void => {
+    if (isInForeground()) lines.resume();
+    else lines.pause();
+    // it must not keep the process alive when the gateway has ended
+    stdin.unref();
+  };
+  process.on("SIGCONT", followForeground);
+  followForeground();
+}
+
+/** Is this process group the one to which the terminal belongs? True where it cannot be known. */
+function isInForeground(): boolean {
+  try {
+    const stat = readFileSync("/proc/self/stat", "utf8");
+    const [, , group, , , terminalGroup] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return group === terminalGroup;
+  } catch {
+    return true;
+  }
 }

@@ -4,7 +4,7 @@
  */
 
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { info } from "../../output.ts";
@@ -14,7 +14,7 @@ const FILE_MS = 60_000;
 
 /** A desktop that cannot open the file is reported: the user has the link on the screen, too. */
 export function openInBrowser(link: string): void {
-  const folder = mkdtempSync(join(process.env.XDG_RUNTIME_DIR ?? tmpdir(), "holdfast-"));
+  const folder = createFolder();
   const remove = (): void => rmSync(folder, { recursive: true, force: true });
   const file = join(folder, "dashboard.html");
   writeFileSync(file, `<!doctype html><meta http-equiv="refresh" content="0; url=${link}">\n`, { mode: 0o600 });
@@ -27,4 +27,10 @@ export function openInBrowser(link: string): void {
     info(`the link could not be opened: ${message}`);
   });
   child.unref();
+}
+
+/** In the folder of this user's session, if there is one: without a login it may not exist. */
+function createFolder(): string {
+  const { XDG_RUNTIME_DIR: session = "" } = process.env;
+  return mkdtempSync(join(existsSync(session) ? session : tmpdir(), "holdfast-"));
 }

@@ -92,8 +92,8 @@ test("times of waiting and of holding, of claims that were told about", () => {
 
 test("the last 10,000 events are kept, with the time since when none is missing", () => {
   const history = new EventHistory(() => 7);
-  const received: number[] = [];
-  const subscription = history.subscribe((events) => received.push(events.length));
+  let notifications = 0;
+  const subscription = history.subscribe(() => notifications++);
   history.addTold(
     Array.from({ length: 10_003 }, (_, index) => told("granted", `t${index}`, index)),
     false,
@@ -103,7 +103,45 @@ test("the last 10,000 events are kept, with the time since when none is missing"
   expect(history.since).toBe(7);
   subscription[Symbol.dispose]();
   history.addTold([told("released", "t1", 20_000)], true);
-  expect(received).toEqual([10_003]);
+  expect(notifications).toBe(1);
+});
+
+test("a revocation through the pages is recorded once, and the end of its claim as well", () => {
+  const history = new EventHistory(() => 5);
+  const holder = makeHolder("k", { tag: "a" });
+  for (const views of [[], [holder]]) history.addListing(makeListing(views));
+  history.addTold([told("granted", "a", 10)], false);
+  const { seq: _, token, ...event } = told("revoked", "a", 20);
+  history.addRevocation({ ...event, token: String(token), source: "told", reason: "test" });
+  history.addTold([told("revoked", "a", 20)], false);
+  for (const views of [[holder], [], [], []]) history.addListing(makeListing(views));
+  for (const views of [[], [], []]) history.addListing(makeListing(views));
+  const kinds = history.after(0).map(({ kind, reason }) => [kind, reason]);
+  expect(kinds.slice(0, 2)).toEqual([
+    ["granted", undefined],
+    ["revoked", "test"],
+  ]);
+  expect(kinds.filter(([kind]) => kind === "revoked")).toHaveLength(1);
+});
+
+test("a lock server tells everything: nothing is taken from lists, and nothing is remembered for them", () => {
+  const history = new EventHistory(() => 5);
+  history.origin = "server";
+  for (const views of [[], [makeHolder("k")], [], []]) history.addListing(makeListing(views));
+  expect(history.after(0)).toEqual([]);
+  const { tag, ...rest } = told("revoked", "a", 1);
+  history.addRevocation({ ...rest, tag, token: "7", source: "told" });
+  expect(history.after(0)).toEqual([]);
+});
+
+test("after a list that failed, no event says what happened meanwhile, and the history begins again", () => {
+  let now = 5;
+  const history = new EventHistory(() => now);
+  for (const listing of [makeListing([]), makeListing([]), null]) history.addListing(listing);
+  now = 50;
+  history.addListing(makeListing([makeHolder("k")]));
+  history.addListing(makeListing([makeHolder("k")]));
+  expect([history.after(0), history.since]).toEqual([[], 50]);
 });
 
 test("a viewer sees only the events of keys that the account may see, and only those keys", () => {

@@ -40,8 +40,10 @@ test("the secret is that of the session, and neither a cookie nor a start token"
   for (const secret of [undefined, "", session.cookie, other.secret]) expect(viewer?.hasSecret(secret)).toBe(false);
 });
 
-test("with very many sessions the oldest one ends", () => {
+test("of very many sessions of one account the oldest ends; those of another account stay", () => {
   const sessions = new ViewerSessions(new FakeClock());
-  const opened = Array.from({ length: 1_001 }, () => sessions.open(ANONYMOUS).cookie);
+  const other = sessions.open({ ...ANONYMOUS, name: "other" }).cookie;
+  const opened = Array.from({ length: 101 }, () => sessions.open(ANONYMOUS).cookie);
   expect(opened.map((cookie) => sessions.find(cookie) !== null)).toEqual([false, ...opened.slice(1).map(() => true)]);
+  expect(sessions.find(other)).not.toBeNull();
 });
