@@ -17,8 +17,8 @@ const ORDER_TITLES: Readonly<Record<SortOrder, string>> = {
   key: "Key",
 };
 
-/** A prefix is asked of the store: not with each character. */
-const PREFIX_DELAY_MS = 300;
+/** Each prefix is a search in the store: one for a word, not for each of its letters. */
+const PREFIX_DELAY_MS = 600;
 
 export function KeysToolbar({ query, onChange }: KeysToolbarProps) {
   return (
