@@ -5,8 +5,9 @@ import type { Reading } from "../../gateway/dashboard/view-types.ts";
 import type { ReadState } from "../model/freshness.ts";
 import { isLate } from "../model/freshness.ts";
 import { LeaseScale } from "../model/lease-scale.ts";
-import { getJson, RequestError, sessionState } from "./api.ts";
+import { getJson, RequestError } from "./api.ts";
 import { startPolling } from "./polling.ts";
+import { sessionSecret } from "./session.ts";
 
 const INTERVAL_MS = 2_000;
 
@@ -60,8 +61,8 @@ export function useClaims(query: ClaimsQuery): ClaimsState & { readonly refresh:
 let newest: { readonly path: string; readonly state: ClaimsState } | null = null;
 
 // the next session may be that of another account
-sessionState.subscribe(() => {
-  if (sessionState.value === "signedOut") newest = null;
+sessionSecret.subscribe(() => {
+  newest = null;
 });
 
 /** @param path of the list */
