@@ -12,13 +12,15 @@ interface SearchFieldProps {
   /** The time without another key after which the value is told. */
   readonly delayMs?: number;
   readonly hasShortcut?: boolean;
+  /** Why this value cannot be searched for; null: it can. */
+  readonly problem?: string | null;
   readonly onChange: (value: string) => void;
 }
 
 const MAX_LENGTH = 512;
 
 export function SearchField(props: SearchFieldProps) {
-  const { label, placeholder, value, delayMs = 0, hasShortcut = false } = props;
+  const { label, placeholder, value, delayMs = 0, hasShortcut = false, problem = null } = props;
   const ref = useRef<HTMLInputElement>(null);
   const [draft, setDraft] = useState(value);
   const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
@@ -76,6 +78,8 @@ export function SearchField(props: SearchFieldProps) {
         autocomplete="off"
         autocapitalize="off"
         spellcheck={false}
+        aria-invalid={problem === null ? undefined : true}
+        title={problem ?? undefined}
         dir="auto"
         onInput={(event) => change(event.currentTarget.value, delayMs)}
         onKeyDown={onKeyDown}

@@ -10,6 +10,8 @@ import { startPolling } from "./polling.ts";
 import { sessionSecret } from "./session.ts";
 
 const INTERVAL_MS = 2_000;
+const INVALID_MS = 60_000;
+const MAX_RETRY_MS = 30_000;
 
 /** What is known of the claims. */
 export interface ClaimsState extends ReadState {
@@ -19,6 +21,8 @@ export interface ClaimsState extends ReadState {
   readonly pausedUntil: number | null;
   /** What the account may not see, as the gateway says; null: it may. */
   readonly forbidden: string | null;
+  /** Why no key can have this prefix or be this key; null: one can. */
+  readonly invalid: string | null;
   readonly leases: LeaseScale;
 }
 
@@ -41,6 +45,9 @@ export function useClaims(query: ClaimsQuery): ClaimsState & { readonly refresh:
       if (readPath === path && !isOfKey && next.reading !== null) newest = { path, state: next };
       setState(next);
     };
+    const { state: last, readPath: lastPath } = latest.current;
+    // it was said of another prefix or key
+    if (last.invalid !== null) update({ ...last, invalid: null }, lastPath);
     return startPolling(async (signal) => {
       const { state: before, readPath } = latest.current;
       try {
@@ -50,6 +57,9 @@ export function useClaims(query: ClaimsQuery): ClaimsState & { readonly refresh:
       } catch (error) {
         if (!(error instanceof RequestError)) return INTERVAL_MS;
         update(failInto(before, error), readPath);
+        // the same request is as wrong the next time; another one begins at once
+        if (error.kind === "invalid") return INVALID_MS;
+        if (error.retryMs > INTERVAL_MS) return Math.min(error.retryMs, MAX_RETRY_MS);
       }
       return Math.max(INTERVAL_MS, latest.current.state.intervalMs);
     });
@@ -76,6 +86,7 @@ function createInitialState(path: string): ClaimsState {
     requestFailure: null,
     pausedUntil: null,
     forbidden: null,
+    invalid: null,
     leases: new LeaseScale(),
   };
 }
@@ -98,12 +109,23 @@ function readInto({ leases }: ClaimsState, reading: Reading): ClaimsState {
     requestFailure: null,
     pausedUntil: paused === null ? null : Date.now() + paused.remainingMs - ageMs,
     forbidden: null,
+    invalid: null,
     leases,
   };
 }
 
-function failInto(before: ClaimsState, error: RequestError): ClaimsState {
-  if (error.kind === "forbidden") return { ...before, forbidden: error.message, requestFailure: null };
-  if (error.kind === "refused") return { ...before, storeFailure: error.message, requestFailure: null };
-  return error.kind === "signedOut" ? before : { ...before, requestFailure: error.message };
+function failInto(before: ClaimsState, { kind, message }: RequestError): ClaimsState {
+  const answered = { ...before, requestFailure: null };
+  switch (kind) {
+    case "forbidden":
+      return { ...answered, forbidden: message };
+    case "invalid":
+      return { ...answered, invalid: message };
+    case "refused":
+      return { ...answered, storeFailure: message };
+    case "signedOut":
+      return before;
+    case "unreachable":
+      return { ...before, requestFailure: message };
+  }
 }

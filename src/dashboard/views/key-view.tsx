@@ -18,6 +18,7 @@ import { useRevocation } from "../data/use-revocation.ts";
 import { judgeFreshness } from "../model/freshness.ts";
 import type { KeyQueue } from "../model/key-queue.ts";
 import { findLost, splitQueue } from "../model/key-queue.ts";
+import { makeVisible } from "../model/visible-text.ts";
 
 interface KeyViewProps {
   readonly keyName: string;
@@ -29,7 +30,7 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
   const events = useEvents(keyName);
   const now = useTick();
   const revocation = useRevocation();
-  const { reading, readAt, leases, forbidden } = claims;
+  const { reading, readAt, leases, forbidden, invalid } = claims;
   const queue = useMemo(() => (reading === null ? null : splitQueue(reading.claims, keyName)), [reading, keyName]);
   const lost = useMemo(
     () => new Set([...findLost(events.ring.events), ...revocation.revokedTags]),
@@ -49,6 +50,10 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
       {forbidden !== null ? (
         <EmptyState title="This key cannot be shown" tone="refused">
           {forbidden}
+        </EmptyState>
+      ) : invalid !== null ? (
+        <EmptyState title="No lock can have this key" tone="refused">
+          {makeVisible(invalid)}
         </EmptyState>
       ) : queue === null ? (
         <LoadingRows label="Loading the key" />
