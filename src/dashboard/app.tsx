@@ -5,8 +5,8 @@ import type { Overview } from "../gateway/dashboard/view-types.ts";
 import { EmptyState } from "./components/empty-state.tsx";
 import { HelpDialog } from "./components/help-dialog.tsx";
 import { PageHead, VIEWS } from "./components/page-head.tsx";
-import { sessionState } from "./data/api.ts";
 import { openRoute, useRoute } from "./data/navigation.ts";
+import { sessionSecret, sessionState } from "./data/session.ts";
 import { useShortcuts } from "./data/shortcuts.ts";
 import { linkFailure } from "./data/start-link.ts";
 import { usePolled } from "./data/use-polled.ts";
@@ -27,9 +27,12 @@ const OVERVIEW_INTERVAL_MS = 30_000;
 export function App() {
   const [fault] = useErrorBoundary((error: unknown) => console.error(error));
   const session = useStored(sessionState);
+  const secret = useStored(sessionSecret);
   const failure = useStored(linkFailure);
   if (fault !== undefined) return <Fault />;
-  return session === "signedOut" ? <SignInView linkFailure={failure} /> : <Pages />;
+  if (session === "signedOut" || secret === null) return <SignInView linkFailure={failure} />;
+  // another session may be that of another account: it begins with nothing
+  return <Pages key={secret} />;
 }
 
 function Fault() {

@@ -4,6 +4,7 @@ import { render } from "preact";
 import { App } from "./app.tsx";
 import { startClock } from "./data/clock.ts";
 import { startNavigation } from "./data/navigation.ts";
+import { startSession } from "./data/session.ts";
 import { followStartLink } from "./data/start-link.ts";
 import { startTheme } from "./data/theme.ts";
 
@@ -14,6 +15,7 @@ async function start(): Promise<void> {
   // before anything else: the token must not stay in the address
   const following = followStartLink();
   startTheme();
+  startSession();
   startClock();
   startNavigation();
   addEventListener("hashchange", () => void followStartLink());

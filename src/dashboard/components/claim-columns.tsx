@@ -3,7 +3,7 @@
 import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
 import { describeMode, listOtherKeys, timeInState } from "../model/key-queue.ts";
 import type { LeaseScale } from "../model/lease-scale.ts";
-import { revokeCommand } from "../model/shell-quote.ts";
+import { hintStore, revokeCommand } from "../model/shell-quote.ts";
 import { formatAge, formatAmount } from "../model/time-format.ts";
 import { makeVisible } from "../model/visible-text.ts";
 import { CopyButton } from "./copy-button.tsx";
@@ -14,6 +14,8 @@ import { StateMark } from "./state-mark.tsx";
 
 export interface ClaimColumnsOptions {
   readonly keyName: string;
+  /** The url of the store, for commands; null: they do without. */
+  readonly url: string | null;
   readonly elapsedMs: number;
   readonly leases: LeaseScale;
   /** The tags of holders that have lost the lock already. */
@@ -23,7 +25,7 @@ export interface ClaimColumnsOptions {
 }
 
 export function createHolderTable(options: ClaimColumnsOptions): readonly Column<ListedClaim>[] {
-  const { keyName, lost, canRevoke, onRevoke } = options;
+  const { keyName, url, lost, canRevoke, onRevoke } = options;
   return [
     {
       name: "state",
@@ -47,7 +49,8 @@ export function createHolderTable(options: ClaimColumnsOptions): readonly Column
         claim.token !== null && (
           <span class="actions">
             <CopyButton
-              text={revokeCommand({ key: keyName, token: claim.token, reason: "", now: false })}
+              text={revokeCommand({ url, key: keyName, token: claim.token, reason: "", now: false })}
+              hint={hintStore(url)}
               label="Copy command"
               description={`: revoke the lock of ${makeVisible(claim.label)}`}
             />

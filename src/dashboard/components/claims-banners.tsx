@@ -28,6 +28,11 @@ export function ClaimsBanners({ claims, overview }: ClaimsBannersProps) {
   const age = reading === null ? "Nothing read yet" : `${formatAge(ageMs)} old`;
   return (
     <div class="banners">
+      {state === "loading" && reason !== null && (
+        <Banner tone="info" title="Nothing read yet.">
+          {makeVisible(reason)}
+        </Banner>
+      )}
       <Announcement text={ANNOUNCEMENTS[state]} />
       {state === "stale" && (
         <Banner tone="warn" title={`${age}.`}>

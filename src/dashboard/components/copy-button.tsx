@@ -1,4 +1,4 @@
-/** Copies a text, and says so. */
+/** Copies a command, and says so. */
 
 import { useEffect, useState } from "preact/hooks";
 import { copyText } from "../data/clipboard.ts";
@@ -6,6 +6,8 @@ import { Icon } from "./icons.tsx";
 
 interface CopyButtonProps {
   readonly text: string;
+  /** What the text alone does not say of the command. */
+  readonly hint?: string | null;
   readonly label: string;
   /** For readers of the screen, if the label alone does not say what is copied. */
   readonly description?: string;
@@ -13,7 +15,7 @@ interface CopyButtonProps {
 
 const SHOWN_MS = 2_000;
 
-export function CopyButton({ text, label, description }: CopyButtonProps) {
+export function CopyButton({ text, hint = null, label, description }: CopyButtonProps) {
   const [result, setResult] = useState<"none" | "copied" | "failed">("none");
   useEffect(() => {
     if (result === "none") return;
@@ -23,7 +25,12 @@ export function CopyButton({ text, label, description }: CopyButtonProps) {
   const copy = async (): Promise<void> => setResult((await copyText(text)) ? "copied" : "failed");
   const shown = result === "none" ? label : result === "copied" ? "Copied" : "Not copied";
   return (
-    <button type="button" class="button" title={text} onClick={() => void copy()}>
+    <button
+      type="button"
+      class="button"
+      title={hint === null ? text : `${text}\n(${hint})`}
+      onClick={() => void copy()}
+    >
       <Icon name={result === "copied" ? "ok" : "copy"} />
       <span aria-live="polite">{shown}</span>
       {description !== undefined && <span class="visually-hidden">{description}</span>}

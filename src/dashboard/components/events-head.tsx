@@ -40,9 +40,9 @@ export function EventsHead({ feed, search, shown, onSearch }: EventsHeadProps) {
         </button>
       </search>
       <div class="banners">
-        <Announcement text={failure === null ? (isPaused ? "Paused." : "") : "Disconnected from the gateway."} />
+        <Announcement text={failure === null ? (isPaused ? "Paused." : "") : "No new events arrive."} />
         {failure !== null && failure.kind !== "forbidden" && (
-          <Banner tone="bad" title="Disconnected:">
+          <Banner tone="bad" title={failure.kind === "unreachable" ? "Disconnected:" : "No new events:"}>
             {failure.message}
           </Banner>
         )}

@@ -32,7 +32,7 @@ export function Histogram({ title, caption, histogram, emptyText }: HistogramPro
               <tr key={nameBucket(histogram, index)}>
                 <th scope="row">{nameBucket(histogram, index)}</th>
                 <td>
-                  <span class="bar" style={{ width: `${barPart(count, histogram) * 70}%` }} />
+                  {count > 0 && <span class="bar" style={{ width: `${barPart(count, histogram) * 70}%` }} />}
                   <span class="bar-count">{formatCount(count)}</span>
                 </td>
               </tr>

@@ -5,7 +5,7 @@ import { leaveKey } from "../data/navigation.ts";
 import type { KeyQueue } from "../model/key-queue.ts";
 import { describeHolding, timeInState } from "../model/key-queue.ts";
 import { DEFAULT_QUERY } from "../model/routes.ts";
-import { showCommand } from "../model/shell-quote.ts";
+import { hintStore, showCommand } from "../model/shell-quote.ts";
 import { formatAge, formatAmount } from "../model/time-format.ts";
 import { CopyButton } from "./copy-button.tsx";
 import { Icon } from "./icons.tsx";
@@ -15,12 +15,14 @@ import { StateMark } from "./state-mark.tsx";
 
 interface KeyHeadProps {
   readonly keyName: string;
+  /** The url of the store, for commands; null: they do without. */
+  readonly url: string | null;
   /** null: not read yet. */
   readonly queue: KeyQueue | null;
   readonly elapsedMs: number;
 }
 
-export function KeyHead({ keyName, queue, elapsedMs }: KeyHeadProps) {
+export function KeyHead({ keyName, url, queue, elapsedMs }: KeyHeadProps) {
   return (
     <div class="key-head">
       <Link to={{ view: "keys", query: DEFAULT_QUERY }} class="back" onOpen={leaveKey}>
@@ -31,7 +33,12 @@ export function KeyHead({ keyName, queue, elapsedMs }: KeyHeadProps) {
         <h1>
           <FullText text={keyName} isCode />
         </h1>
-        <CopyButton text={showCommand(keyName)} label="Copy as command" description=": show this key" />
+        <CopyButton
+          text={showCommand(keyName, url)}
+          hint={hintStore(url)}
+          label="Copy as command"
+          description=": show this key"
+        />
       </div>
       {queue !== null && (
         <p class="key-summary">
@@ -42,7 +49,11 @@ export function KeyHead({ keyName, queue, elapsedMs }: KeyHeadProps) {
   );
 }
 
-function KeySummary({ keyName, queue: { holders, waiters }, elapsedMs }: KeyHeadProps & { readonly queue: KeyQueue }) {
+interface KeySummaryProps extends Omit<KeyHeadProps, "url"> {
+  readonly queue: KeyQueue;
+}
+
+function KeySummary({ keyName, queue: { holders, waiters }, elapsedMs }: KeySummaryProps) {
   const [first, ...others] = holders;
   const waiting =
     waiters.length === 0 ? (

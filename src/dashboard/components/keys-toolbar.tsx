@@ -7,6 +7,8 @@ import { SearchField } from "./search-field.tsx";
 
 interface KeysToolbarProps {
   readonly query: KeysQuery;
+  /** Why no key can begin with the prefix; null: one can. */
+  readonly prefixProblem: string | null;
   readonly onChange: (query: KeysQuery) => void;
 }
 
@@ -17,10 +19,10 @@ const ORDER_TITLES: Readonly<Record<SortOrder, string>> = {
   key: "Key",
 };
 
-/** A prefix is asked of the store: not with each character. */
-const PREFIX_DELAY_MS = 300;
+/** Each prefix is a search in the store: one for a word, not for each of its letters. */
+const PREFIX_DELAY_MS = 600;
 
-export function KeysToolbar({ query, onChange }: KeysToolbarProps) {
+export function KeysToolbar({ query, prefixProblem, onChange }: KeysToolbarProps) {
   return (
     <search class="toolbar">
       <SearchField
@@ -35,6 +37,7 @@ export function KeysToolbar({ query, onChange }: KeysToolbarProps) {
         placeholder="Key prefix, such as invoice:"
         value={query.prefix}
         delayMs={PREFIX_DELAY_MS}
+        problem={prefixProblem}
         onChange={(prefix) => onChange({ ...query, prefix })}
       />
       <div class="narrow-sort">

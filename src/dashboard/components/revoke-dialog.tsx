@@ -5,7 +5,7 @@ import type { ListedClaim } from "../../gateway/dashboard/view-types.ts";
 import { RequestError, revoke } from "../data/api.ts";
 import { listOtherKeys } from "../model/key-queue.ts";
 import { MAX_REASON_LENGTH, toReason } from "../model/revocation.ts";
-import { revokeCommand } from "../model/shell-quote.ts";
+import { hintStore, revokeCommand } from "../model/shell-quote.ts";
 import { CopyButton } from "./copy-button.tsx";
 import { Dialog } from "./dialog.tsx";
 import { RevokeConsequences } from "./revoke-consequences.tsx";
@@ -15,6 +15,10 @@ interface RevokeDialogProps {
   readonly keyName: string;
   readonly claim: ListedClaim;
   readonly token: string;
+  /** The url of the store, for the command; null: it does without. */
+  readonly url: string | null;
+  /** False: the claim may have keys that the viewer may not see. */
+  readonly seesAllKeys: boolean;
   /** The first claim that waits for the key. */
   readonly next: ListedClaim | null;
   /** What remains of the lease now; null: it has a session. */
@@ -27,7 +31,7 @@ interface RevokeDialogProps {
 }
 
 export function RevokeDialog(props: RevokeDialogProps) {
-  const { keyName, claim, token, next, leftMs, isPresent, hasFencing, onRevoked, onClose } = props;
+  const { keyName, claim, token, url, seesAllKeys, next, leftMs, isPresent, hasFencing, onRevoked, onClose } = props;
   const [text, setText] = useState("");
   const [now, setNow] = useState(false);
   const [isSending, setSending] = useState(false);
@@ -65,7 +69,13 @@ export function RevokeDialog(props: RevokeDialogProps) {
             void send(close);
           }}
         >
-          <RevokeTarget keyName={keyName} claim={claim} token={token} otherKeys={listOtherKeys(claim, keyName)} />
+          <RevokeTarget
+            keyName={keyName}
+            claim={claim}
+            token={token}
+            otherKeys={listOtherKeys(claim, keyName)}
+            seesAllKeys={seesAllKeys}
+          />
           <label class="check">
             <input type="checkbox" checked={now} onChange={(event) => setNow(event.currentTarget.checked)} />
             <span>Free the key at once, without waiting for the holder</span>
@@ -89,7 +99,8 @@ export function RevokeDialog(props: RevokeDialogProps) {
           </div>
           <div class="dialog-actions">
             <CopyButton
-              text={revokeCommand({ key: keyName, token, reason: reason ?? "", now })}
+              text={revokeCommand({ url, key: keyName, token, reason: reason ?? "", now })}
+              hint={hintStore(url)}
               label="Copy as command"
             />
             <span class="grow" />

@@ -9,9 +9,11 @@ interface RevokeTargetProps {
   readonly claim: ListedClaim;
   readonly token: string;
   readonly otherKeys: readonly string[];
+  /** False: the claim may have keys that the viewer may not see. */
+  readonly seesAllKeys: boolean;
 }
 
-export function RevokeTarget({ keyName, claim, token, otherKeys }: RevokeTargetProps) {
+export function RevokeTarget({ keyName, claim, token, otherKeys, seesAllKeys }: RevokeTargetProps) {
   return (
     <dl class="facts target">
       <div>
@@ -34,21 +36,30 @@ export function RevokeTarget({ keyName, claim, token, otherKeys }: RevokeTargetP
         <dt>Token</dt>
         <dd class="code">{token}</dd>
       </div>
-      {otherKeys.length > 0 && (
+      {(otherKeys.length > 0 || !seesAllKeys) && (
         <div>
           <dt>Also</dt>
           <dd>
-            {`${formatAmount(otherKeys.length, "other key")} of the same claim, which it loses with it:`}
-            <ul>
-              {otherKeys.map((key) => (
-                <li key={key}>
-                  <FullText text={key} isCode />
-                </li>
-              ))}
-            </ul>
+            {otherKeys.length > 0 && <OtherKeys keys={otherKeys} />}
+            {!seesAllKeys && "Keys of this claim that you may not see are lost, too."}
           </dd>
         </div>
       )}
     </dl>
+  );
+}
+
+function OtherKeys({ keys }: { readonly keys: readonly string[] }) {
+  return (
+    <>
+      {`${formatAmount(keys.length, "other key")} of the same claim, which it loses with it:`}
+      <ul>
+        {keys.map((key) => (
+          <li key={key}>
+            <FullText text={key} isCode />
+          </li>
+        ))}
+      </ul>
+    </>
   );
 }

@@ -1,6 +1,7 @@
 /** The token in the link that `holdfast dashboard` prints. */
 
-import { RequestError, sessionState, signIn } from "./api.ts";
+import { RequestError, signIn } from "./api.ts";
+import { sessionState } from "./session.ts";
 import { ValueStore } from "./value-store.ts";
 
 /** Why the link that was opened did not work; null: it worked, or there was none. */

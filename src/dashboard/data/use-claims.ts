@@ -5,10 +5,13 @@ import type { Reading } from "../../gateway/dashboard/view-types.ts";
 import type { ReadState } from "../model/freshness.ts";
 import { isLate } from "../model/freshness.ts";
 import { LeaseScale } from "../model/lease-scale.ts";
-import { getJson, RequestError, sessionState } from "./api.ts";
+import { getJson, RequestError } from "./api.ts";
 import { startPolling } from "./polling.ts";
+import { sessionSecret } from "./session.ts";
 
 const INTERVAL_MS = 2_000;
+const INVALID_MS = 60_000;
+const MAX_RETRY_MS = 30_000;
 
 /** What is known of the claims. */
 export interface ClaimsState extends ReadState {
@@ -18,6 +21,8 @@ export interface ClaimsState extends ReadState {
   readonly pausedUntil: number | null;
   /** What the account may not see, as the gateway says; null: it may. */
   readonly forbidden: string | null;
+  /** Why no key can have this prefix or be this key; null: one can. */
+  readonly invalid: string | null;
   readonly leases: LeaseScale;
 }
 
@@ -40,6 +45,9 @@ export function useClaims(query: ClaimsQuery): ClaimsState & { readonly refresh:
       if (readPath === path && !isOfKey && next.reading !== null) newest = { path, state: next };
       setState(next);
     };
+    const { state: last, readPath: lastPath } = latest.current;
+    // it was said of another prefix or key
+    if (last.invalid !== null) update({ ...last, invalid: null }, lastPath);
     return startPolling(async (signal) => {
       const { state: before, readPath } = latest.current;
       try {
@@ -49,6 +57,9 @@ export function useClaims(query: ClaimsQuery): ClaimsState & { readonly refresh:
       } catch (error) {
         if (!(error instanceof RequestError)) return INTERVAL_MS;
         update(failInto(before, error), readPath);
+        // the same request is as wrong the next time; another one begins at once
+        if (error.kind === "invalid") return INVALID_MS;
+        if (error.retryMs > INTERVAL_MS) return Math.min(error.retryMs, MAX_RETRY_MS);
       }
       return Math.max(INTERVAL_MS, latest.current.state.intervalMs);
     });
@@ -60,8 +71,8 @@ export function useClaims(query: ClaimsQuery): ClaimsState & { readonly refresh:
 let newest: { readonly path: string; readonly state: ClaimsState } | null = null;
 
 // the next session may be that of another account
-sessionState.subscribe(() => {
-  if (sessionState.value === "signedOut") newest = null;
+sessionSecret.subscribe(() => {
+  newest = null;
 });
 
 /** @param path of the list */
@@ -75,6 +86,7 @@ function createInitialState(path: string): ClaimsState {
     requestFailure: null,
     pausedUntil: null,
     forbidden: null,
+    invalid: null,
     leases: new LeaseScale(),
   };
 }
@@ -97,12 +109,23 @@ function readInto({ leases }: ClaimsState, reading: Reading): ClaimsState {
     requestFailure: null,
     pausedUntil: paused === null ? null : Date.now() + paused.remainingMs - ageMs,
     forbidden: null,
+    invalid: null,
     leases,
   };
 }
 
-function failInto(before: ClaimsState, error: RequestError): ClaimsState {
-  if (error.kind === "forbidden") return { ...before, forbidden: error.message, requestFailure: null };
-  if (error.kind === "refused") return { ...before, storeFailure: error.message, requestFailure: null };
-  return error.kind === "signedOut" ? before : { ...before, requestFailure: error.message };
+function failInto(before: ClaimsState, { kind, message }: RequestError): ClaimsState {
+  const answered = { ...before, requestFailure: null };
+  switch (kind) {
+    case "forbidden":
+      return { ...answered, forbidden: message };
+    case "invalid":
+      return { ...answered, invalid: message };
+    case "refused":
+      return { ...answered, storeFailure: message };
+    case "signedOut":
+      return before;
+    case "unreachable":
+      return { ...before, requestFailure: message };
+  }
 }

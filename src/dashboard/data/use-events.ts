@@ -3,10 +3,11 @@
 import { useEffect, useState } from "preact/hooks";
 import type { DashboardEvent, EventsStart } from "../../gateway/dashboard/view-types.ts";
 import type { EventRing } from "../model/event-ring.ts";
-import { EMPTY_RING, pauseRing, pushEvents, resumeRing } from "../model/event-ring.ts";
-import { probe, RequestError, UNREACHABLE } from "./api.ts";
-
-const RETRY_MS = 3_000;
+import { EMPTY_RING, enterRun, pauseRing, pushEvents, resumeRing } from "../model/event-ring.ts";
+import type { StreamMessage } from "../model/event-stream-parser.ts";
+import type { RequestError } from "./api.ts";
+import type { StreamPlace } from "./event-stream.ts";
+import { followStream } from "./event-stream.ts";
 
 /** What is known of the events. */
 export interface EventsState {
@@ -33,62 +34,47 @@ export function useEvents(key: string | null): EventsFeed {
 
 type Update = (change: (before: EventsState) => EventsState) => void;
 
-/** Follows the stream while the page is visible, and begins again if it breaks. */
+/** Follows the stream while the page is visible. */
 function followEvents(key: string | null, update: Update): () => void {
-  const url = `/ui/api/events${key === null ? "" : `?${new URLSearchParams({ key })}`}`;
-  let source: EventSource | null = null;
-  let timer: ReturnType<typeof setTimeout> | null = null;
+  const path = `/events${key === null ? "" : `?${new URLSearchParams({ key })}`}`;
+  const place: StreamPlace = { lastId: "" };
+  let running: AbortController | null = null;
 
-  const close = (): void => {
-    source?.close();
-    if (timer !== null) clearTimeout(timer);
-    source = null;
-    timer = null;
-  };
-  const open = (): void => {
-    close();
+  const adapt = (): void => {
+    running?.abort();
+    running = null;
     if (document.hidden) return;
-    const stream = new EventSource(url);
-    source = stream;
-    stream.addEventListener("start", (message) => update((before) => begin(before, parse<EventsStart>(message))));
-    stream.addEventListener("events", (message) => {
-      const events = parse<readonly DashboardEvent[]>(message);
+    running = new AbortController();
+    void followStream(path, place, { onMessage, onFailure }, running.signal);
+  };
+  let run: string | null = null;
+  const onMessage = ({ event, data }: StreamMessage): void => {
+    if (event === "start") {
+      const start = JSON.parse(data) as EventsStart;
+      const isContinued = place.lastId !== "";
+      const isOtherRun = run !== null && run !== start.run;
+      run = start.run;
+      update((before) => ({ ring: enterRun(before.ring, before.start?.run ?? null, start.run), start, failure: null }));
+      if (!isOtherRun || !isContinued) return;
+      // the id was of another run: this one may have events before it
+      place.lastId = "";
+      adapt();
+    } else if (event === "events") {
+      const events = JSON.parse(data) as readonly DashboardEvent[];
       update((before) => ({ ...before, failure: null, ring: pushEvents(before.ring, selectKey(events, key)) }));
-    });
-    stream.addEventListener("error", () => {
-      void explain(url, update);
-      // it tries again by itself, but not after a refusal
-      if (stream.readyState === EventSource.CLOSED) timer = setTimeout(open, RETRY_MS);
-    });
+    }
   };
-  document.addEventListener("visibilitychange", open);
-  open();
+  const onFailure = (failure: RequestError): void => {
+    if (failure.kind !== "signedOut") update((before) => ({ ...before, failure }));
+  };
+  document.addEventListener("visibilitychange", adapt);
+  adapt();
   return () => {
-    document.removeEventListener("visibilitychange", open);
-    close();
+    document.removeEventListener("visibilitychange", adapt);
+    running?.abort();
   };
-}
-
-function parse<T>(message: MessageEvent<string>): T {
-  return JSON.parse(message.data) as T;
 }
 
 function selectKey(events: readonly DashboardEvent[], key: string | null): readonly DashboardEvent[] {
   return key === null ? events : events.filter(({ keys }) => keys.includes(key));
-}
-
-/** A gateway that has started again counts its events from the beginning. */
-function begin(before: EventsState, start: EventsStart): EventsState {
-  const isSameRun = before.start === null || before.start.since === start.since;
-  return { ring: isSameRun ? before.ring : EMPTY_RING, start, failure: null };
-}
-
-/** A stream does not say why it broke: another request does, of which only the head is read. */
-async function explain(url: string, update: Update): Promise<void> {
-  try {
-    await probe(url);
-    update((before) => ({ ...before, failure: new RequestError("unreachable", 0, UNREACHABLE) }));
-  } catch (error) {
-    if (error instanceof RequestError) update((before) => ({ ...before, failure: error }));
-  }
 }

@@ -28,6 +28,14 @@ export function pushEvents(ring: EventRing, added: readonly DashboardEvent[], ma
   return { ...ring, arrived: all.slice(-max), droppedCount: droppedCount + Math.max(0, all.length - max) };
 }
 
+/**
+ * The ring for a stream that begins. One that continues the run of the gateway keeps it, and its pause; the events of another
+ * run have sequences of their own. @param before the run of the events so far; null: there was none
+ */
+export function enterRun(ring: EventRing, before: string | null, run: string): EventRing {
+  return before === null || before === run ? ring : EMPTY_RING;
+}
+
 /** From now on what arrives is counted and not shown. */
 export function pauseRing(ring: EventRing): EventRing {
   return ring.arrived === null ? { ...ring, arrived: [], droppedCount: 0 } : ring;

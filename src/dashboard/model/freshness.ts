@@ -14,7 +14,7 @@ export interface ReadState {
   readonly requestFailure: string | null;
 }
 
-/** "stale": the gateway answers, and what it knows is old; "disconnected": it does not answer. */
+/** "loading": nothing has been read yet; "stale": the gateway answers, and what it knows is old; "disconnected": it does not answer. */
 export interface Freshness {
   readonly state: "loading" | "live" | "stale" | "disconnected";
   readonly ageMs: number;
@@ -34,8 +34,8 @@ export function judgeFreshness(read: ReadState, now: number): Freshness {
   const { readAt, storeFailure, requestFailure } = read;
   const ageMs = readAt === null ? 0 : Math.max(0, now - readAt);
   if (requestFailure !== null) return { state: "disconnected", ageMs, reason: requestFailure };
+  if (readAt === null) return { state: "loading", ageMs, reason: storeFailure };
   if (storeFailure !== null) return { state: "stale", ageMs, reason: storeFailure };
-  if (readAt === null) return { state: "loading", ageMs, reason: null };
   return { state: isLate(read, now) ? "stale" : "live", ageMs, reason: null };
 }
 

@@ -29,13 +29,36 @@ function placeKey(key: string): string {
   return key.startsWith("-") ? `-- ${quoteWord(key)}` : quoteWord(key);
 }
 
+const URL_SCHEME = /^[a-z][a-z+]*:/;
+/** In place of a password, which the gateway does not tell. */
+const REDACTED = "***";
+
+/** The url of a store by its name in messages; null: it has none, or the name is not all of it. */
+export function findUrl(store: string): string | null {
+  return URL_SCHEME.test(store) && !store.includes(REDACTED) ? store : null;
+}
+
+/** @param url null: the command asks the store of HOLDFAST_URL */
+function placeUrl(url: string | null): readonly string[] {
+  if (url === null) return [];
+  // quoted also where it need not be: a "?" may be added to it
+  return ["--url", PLAIN.test(url) ? quotePart(url) : quoteWord(url)];
+}
+
+/** What a user must know of a command without the url. */
+export function hintStore(url: string | null): string | null {
+  return url === null ? "for the store of HOLDFAST_URL" : null;
+}
+
 /** Shows the key. */
-export function showCommand(key: string): string {
-  return `holdfast show ${placeKey(key)}`;
+export function showCommand(key: string, url: string | null): string {
+  return ["holdfast show", ...placeUrl(url), placeKey(key)].join(" ");
 }
 
 /** What a copied command revokes. */
 export interface RevokeCommand {
+  /** null: of the store of HOLDFAST_URL. */
+  readonly url: string | null;
   readonly key: string;
   readonly token: string;
   readonly reason: string;
@@ -43,9 +66,9 @@ export interface RevokeCommand {
 }
 
 /** Revokes the lock with this token. The key is last, so that it may begin with a hyphen. */
-export function revokeCommand({ key, token, reason, now }: RevokeCommand): string {
+export function revokeCommand({ url, key, token, reason, now }: RevokeCommand): string {
   const flags = ["--token", quoteWord(token), ...(now ? ["--now"] : [])];
   // with "=", as a reason may begin with a hyphen, too
   const reasonFlag = reason === "" ? [] : [`--reason=${quoteWord(reason)}`];
-  return ["holdfast revoke", ...flags, ...reasonFlag, placeKey(key)].join(" ");
+  return ["holdfast revoke", ...placeUrl(url), ...flags, ...reasonFlag, placeKey(key)].join(" ");
 }

@@ -18,6 +18,8 @@ import { useRevocation } from "../data/use-revocation.ts";
 import { judgeFreshness } from "../model/freshness.ts";
 import type { KeyQueue } from "../model/key-queue.ts";
 import { findLost, splitQueue } from "../model/key-queue.ts";
+import { findUrl } from "../model/shell-quote.ts";
+import { makeVisible } from "../model/visible-text.ts";
 
 interface KeyViewProps {
   readonly keyName: string;
@@ -29,7 +31,7 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
   const events = useEvents(keyName);
   const now = useTick();
   const revocation = useRevocation();
-  const { reading, readAt, leases, forbidden } = claims;
+  const { reading, readAt, leases, forbidden, invalid } = claims;
   const queue = useMemo(() => (reading === null ? null : splitQueue(reading.claims, keyName)), [reading, keyName]);
   const lost = useMemo(
     () => new Set([...findLost(events.ring.events), ...revocation.revokedTags]),
@@ -39,9 +41,10 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
   const elapsedMs = readAt === null ? 0 : Math.max(0, now - readAt);
   const { state } = judgeFreshness(claims, now);
   const refusal = reading?.revokeRefusal ?? null;
+  const url = overview === null ? null : findUrl(overview.store);
   return (
     <>
-      <KeyHead keyName={keyName} queue={queue} elapsedMs={elapsedMs} />
+      <KeyHead keyName={keyName} url={url} queue={queue} elapsedMs={elapsedMs} />
       <ClaimsBanners claims={claims} overview={overview} />
       <p class="done" role="status">
         {revocation.message}
@@ -50,13 +53,17 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
         <EmptyState title="This key cannot be shown" tone="refused">
           {forbidden}
         </EmptyState>
+      ) : invalid !== null ? (
+        <EmptyState title="No lock can have this key" tone="refused">
+          {makeVisible(invalid)}
+        </EmptyState>
       ) : queue === null ? (
         <LoadingRows label="Loading the key" />
       ) : (
         <>
           <KeyTables
             queue={queue}
-            columns={{ keyName, elapsedMs, leases, lost, canRevoke: refusal === null, onRevoke: revocation.ask }}
+            columns={{ keyName, url, elapsedMs, leases, lost, canRevoke: refusal === null, onRevoke: revocation.ask }}
             refusal={refusal}
             isDimmed={state === "stale" || state === "disconnected"}
           />
@@ -71,6 +78,8 @@ export function KeyView({ keyName, overview }: KeyViewProps) {
         queue={queue}
         elapsedMs={elapsedMs}
         hasFencing={overview?.fencing === true}
+        url={url}
+        seesAllKeys={overview?.seesAllKeys !== false}
         revocation={revocation}
         onRevoked={claims.refresh}
       />
@@ -83,12 +92,14 @@ interface AskingProps {
   readonly queue: KeyQueue | null;
   readonly elapsedMs: number;
   readonly hasFencing: boolean;
+  readonly url: string | null;
+  readonly seesAllKeys: boolean;
   readonly revocation: Revocation;
   readonly onRevoked: () => void;
 }
 
 /** The dialog, with what the newest list says of the holder: its lease may have been renewed since it was opened. */
-function Asking({ keyName, queue, elapsedMs, hasFencing, revocation, onRevoked }: AskingProps) {
+function Asking({ keyName, queue, elapsedMs, hasFencing, url, seesAllKeys, revocation, onRevoked }: AskingProps) {
   const { claim } = revocation;
   if (claim?.token == null) return null;
   const newest = queue?.holders.find(({ tag }) => tag === claim.tag);
@@ -101,6 +112,8 @@ function Asking({ keyName, queue, elapsedMs, hasFencing, revocation, onRevoked }
       leftMs={findLeft(newest ?? claim, elapsedMs)}
       isPresent={newest !== undefined}
       hasFencing={hasFencing}
+      url={url}
+      seesAllKeys={seesAllKeys}
       onRevoked={(isFree) => {
         revocation.finish(isFree);
         onRevoked();

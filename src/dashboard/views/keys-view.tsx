@@ -16,6 +16,7 @@ import { useClaims } from "../data/use-claims.ts";
 import { judgeFreshness } from "../model/freshness.ts";
 import type { KeysQuery } from "../model/routes.ts";
 import { formatAge, formatAmount, formatCount } from "../model/time-format.ts";
+import { makeVisible } from "../model/visible-text.ts";
 
 interface KeysViewProps {
   readonly query: KeysQuery;
@@ -27,7 +28,7 @@ const ROW_PX = [36, 62] as const;
 export function KeysView({ query, overview }: KeysViewProps) {
   const claims = useClaims({ prefix: query.prefix });
   const now = useTick();
-  const { reading, readAt, leases, forbidden } = claims;
+  const { reading, readAt, leases, forbidden, invalid } = claims;
   const snapshot = useMemo(
     () => (reading === null ? null : createSnapshot(reading.claims, query.prefix, reading.isComplete)),
     [reading, query.prefix],
@@ -42,11 +43,18 @@ export function KeysView({ query, overview }: KeysViewProps) {
   return (
     <>
       <h1 class="visually-hidden">Keys</h1>
-      <KeysToolbar query={query} onChange={change} />
+      <KeysToolbar query={query} prefixProblem={invalid} onChange={change} />
       <ClaimsBanners claims={claims} overview={overview} />
       {forbidden !== null ? (
         <EmptyState title="These keys cannot be shown" tone="refused">
           {forbidden}
+        </EmptyState>
+      ) : invalid !== null ? (
+        <EmptyState title="No key can begin with this prefix" tone="refused">
+          {makeVisible(invalid)}
+          <button type="button" class="button" onClick={() => change({ ...query, prefix: "" })}>
+            Clear the prefix
+          </button>
         </EmptyState>
       ) : snapshot === null ? (
         <LoadingRows label="Loading the keys" />

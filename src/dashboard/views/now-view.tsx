@@ -40,7 +40,7 @@ export function NowView() {
           {failure.message}
         </EmptyState>
       ) : history === null ? (
-        failure === null && <LoadingRows label="Loading the figures" />
+        failure?.kind !== "unreachable" && <LoadingRows label="Loading the figures" />
       ) : (
         <div class={ageMs > LATE_MS ? "dimmed" : undefined}>
           <Figures sample={history.samples.at(-1) ?? null} />

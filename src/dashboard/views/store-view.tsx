@@ -28,7 +28,7 @@ export function StoreView({ overview }: { readonly overview: Overview | null }) 
           {failure.message}
         </EmptyState>
       ) : report === null ? (
-        failure === null && <LoadingRows label="Loading the report" />
+        failure?.kind !== "unreachable" && <LoadingRows label="Loading the report" />
       ) : (
         <div class="store">
           <Checks checks={report.checks} />

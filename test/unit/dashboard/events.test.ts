@@ -4,6 +4,7 @@ import type { EventRing } from "../../../src/dashboard/model/event-ring.ts";
 import {
   countArrived,
   EMPTY_RING,
+  enterRun,
   pauseRing,
   pushEvents,
   resumeRing,
@@ -77,6 +78,14 @@ describe("the ring", () => {
     expect([sequences(paused), countArrived(paused)]).toEqual([[1], 2]);
     expect(sequences(resumeRing(paused))).toEqual([1, 2, 3]);
     expect(pauseRing(paused)).toBe(paused);
+  });
+
+  test("a stream that begins again keeps the events and the pause, unless the gateway has started again", () => {
+    const paused = pauseRing(pushEvents(EMPTY_RING, events(1, 2)));
+    expect(enterRun(paused, "a", "a")).toBe(paused);
+    expect(enterRun(paused, null, "a")).toBe(paused);
+    expect(enterRun(paused, "a", "b")).toBe(EMPTY_RING);
+    expect(sequences(pushEvents(enterRun(paused, "a", "b"), events(1)))).toEqual([1]);
   });
 
   test("a long pause keeps the newest and counts all", () => {

@@ -70,7 +70,13 @@ describe("how old a list is", () => {
       reason: "down",
     });
     expect(judgeFreshness({ ...read, requestFailure: "gone", storeFailure: "down" }, 1_500).state).toBe("disconnected");
-    expect(judgeFreshness({ ...read, readAt: null }, 9_000).state).toBe("loading");
+  });
+
+  test("before the first list it is loading, with the reason why that takes long", () => {
+    const none = { ...read, readAt: null };
+    expect(judgeFreshness(none, 9_000)).toEqual({ state: "loading", ageMs: 0, reason: null });
+    expect(judgeFreshness({ ...none, storeFailure: "busy" }, 9_000).reason).toBe("busy");
+    expect(judgeFreshness({ ...none, requestFailure: "gone" }, 9_000).state).toBe("disconnected");
   });
 
   test("a pause has its end", () => {

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
-import { quoteWord, revokeCommand, showCommand } from "../../../src/dashboard/model/shell-quote.ts";
+import { findUrl, hintStore, quoteWord, revokeCommand, showCommand } from "../../../src/dashboard/model/shell-quote.ts";
 
 /** The arguments that a program gets from a POSIX shell for these words. */
 function parseByShell(words: string): string[] {
@@ -43,16 +43,16 @@ describe("one word", () => {
 
 describe("commands", () => {
   test("show one key", () => {
-    expect(showCommand("a key")).toBe("holdfast show 'a key'");
+    expect(showCommand("a key", null)).toBe("holdfast show 'a key'");
   });
 
   test("a key that begins with a hyphen is no flag", () => {
-    expect(showCommand("-k")).toBe("holdfast show -- -k");
-    expect(parseByShell(showCommand("--now"))).toEqual(["holdfast", "show", "--", "--now"]);
+    expect(showCommand("-k", null)).toBe("holdfast show -- -k");
+    expect(parseByShell(showCommand("--now", null))).toEqual(["holdfast", "show", "--", "--now"]);
   });
 
   test("revoke a lock, with its reason", () => {
-    const command = revokeCommand({ key: "-k", token: "18", reason: "-stuck, it's dead", now: true });
+    const command = revokeCommand({ url: null, key: "-k", token: "18", reason: "-stuck, it's dead", now: true });
     expect(parseByShell(command)).toEqual([
       "holdfast",
       "revoke",
@@ -65,7 +65,24 @@ describe("commands", () => {
     ]);
   });
 
+  test("name the store by its url, if that is known", () => {
+    expect(showCommand("k", "redis://127.0.0.1")).toBe("holdfast show --url 'redis://127.0.0.1' k");
+    const url = "redis://h/0?a=it's&b=\u202e";
+    const command = revokeCommand({ url, key: "k", token: "18", reason: "", now: false });
+    expect(parseByShell(command)).toEqual(["holdfast", "revoke", "--url", url, "--token", "18", "k"]);
+    expect([hintStore(url), hintStore(null)]).toEqual([null, "for the store of HOLDFAST_URL"]);
+  });
+
+  test("a name that is no url, or one without its password, is not passed", () => {
+    expect(findUrl("holdfast+tls://locks:7420")).toBe("holdfast+tls://locks:7420");
+    for (const store of ["redis://ana:***@h", "the lock server of this user", "", "-x:"]) {
+      expect(findUrl(store)).toBeNull();
+    }
+  });
+
   test("without a reason there is no flag", () => {
-    expect(revokeCommand({ key: "k", token: "18", reason: "", now: false })).toBe("holdfast revoke --token 18 k");
+    expect(revokeCommand({ url: null, key: "k", token: "18", reason: "", now: false })).toBe(
+      "holdfast revoke --token 18 k",
+    );
   });
 });
