@@ -37,7 +37,7 @@ export function checkOrigin(incoming: IncomingMessage, hosts: AllowedHosts): voi
   if (!isAllowedHost(host, incoming, hosts)) {
     throw forbiddenProblem("host", "the Host header does not match this server; add the name with --http-name");
   }
-  if (origin !== undefined && !isSameOrigin(origin, host, incoming)) {
+  if (origin !== undefined && !isSameOrigin(origin, host, incoming, hosts)) {
     throw forbiddenProblem("origin", "requests from foreign web pages are refused");
   }
   const site = incoming.headers["sec-fetch-site"];
@@ -76,12 +76,13 @@ function unmapIpv4(address: string): string {
 }
 
 /**
- * Does the Origin header name the scheme, host and port of this server? In front of a server without TLS a proxy may have
- * it: pages of the same host and port then come through that proxy, too.
+ * Does the Origin header name the scheme, host and port of this server? A further name may be that of a proxy with TLS in
+ * front of a server without it: the pages of that name then come through the proxy.
  */
-function isSameOrigin(origin: string, host: string, incoming: IncomingMessage): boolean {
+function isSameOrigin(origin: string, host: string, incoming: IncomingMessage, { names }: AllowedHosts): boolean {
   const isEncrypted = (incoming.socket as Partial<TLSSocket>).encrypted === true;
-  const schemes = isEncrypted ? ["https"] : ["http", "https"];
+  const isFurtherName = names.some((name) => name.toLowerCase() === parseHost(host));
+  const schemes = isEncrypted ? ["https"] : isFurtherName ? ["http", "https"] : ["http"];
   return schemes.some((scheme) => origin.toLowerCase() === `${scheme}://${host.toLowerCase()}`);
 }
 

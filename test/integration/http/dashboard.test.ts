@@ -228,14 +228,20 @@ test("an account learns nothing about keys that it may not see from what a searc
   await lock.release();
 });
 
-test("behind a proxy with TLS the pages of the same host may sign in", async () => {
-  const site = await startDashboard();
-  const origin = site.url.replace("http:", "https:");
-  expect((await post(site.url, "/ui/session", { start: startTokenOf(site) }, { headers: { origin } })).status).toBe(
-    200,
-  );
-  const foreign = { headers: { origin: "https://evil.example" } };
-  expect((await post(site.url, "/ui/session", { start: startTokenOf(site) }, foreign)).status).toBe(403);
+test("behind a proxy with TLS, whose name the gateway knows, its pages may sign in", async () => {
+  const gateway = await startGateway({
+    driver: memory({ store: memoryStore() }),
+    dashboard: { hasStartTokens: true },
+    httpNames: ["locks.example.org"],
+  });
+  const host = "locks.example.org";
+  const signInFrom = async (origin: string): Promise<number> => {
+    const body = { start: startTokenOf(gateway) };
+    return (await post(gateway.url, "/ui/session", body, { headers: { host, origin } })).status;
+  };
+  expect(await signInFrom("https://locks.example.org")).toBe(200);
+  for (const origin of ["https://evil.example", "https://locks.example.org:444", "ftp://locks.example.org"])
+    expect(await signInFrom(origin)).toBe(403);
 });
 
 test("read-only: the pages show why there is no revocation, and the request is refused", async () => {
