@@ -29,7 +29,7 @@ export function ClaimsBanners({ claims, overview }: ClaimsBannersProps) {
   return (
     <div class="banners">
       {state === "loading" && reason !== null && (
-        <Banner tone="info" title="Nothing read yet.">
+        <Banner tone="info" title="Nothing read yet:">
           {makeVisible(reason)}
         </Banner>
       )}

@@ -1,8 +1,8 @@
 /** A field above a list. `/` moves the focus to it, Escape empties and leaves it. */
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { useShortcuts } from "../data/shortcuts.ts";
-import { awaitFurther } from "../model/told-values.ts";
+import { useDraft } from "../data/use-draft.ts";
 import { Icon } from "./icons.tsx";
 
 interface SearchFieldProps {
@@ -20,49 +20,19 @@ interface SearchFieldProps {
 const MAX_LENGTH = 512;
 
 export function SearchField(props: SearchFieldProps) {
-  const { label, placeholder, value, delayMs = 0, hasShortcut = false, problem = null } = props;
+  const { label, placeholder, value, delayMs = 0, hasShortcut = false, problem = null, onChange } = props;
   const ref = useRef<HTMLInputElement>(null);
-  const [draft, setDraft] = useState(value);
-  const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
-  const told = useRef<readonly string[]>([]);
-  // a delayed value goes to the view as it is then: another field of it may have changed meanwhile
-  const onChange = useRef(props.onChange);
-  onChange.current = props.onChange;
-
-  const stopTimer = (): void => {
-    if (timer.current !== null) clearTimeout(timer.current);
-    timer.current = null;
-  };
-  // the values that the view returns are older than the draft
-  useLayoutEffect(() => {
-    const further = awaitFurther(told.current, value);
-    told.current = further ?? [];
-    if (further !== null) return;
-    stopTimer();
-    setDraft(value);
-  }, [value]);
-  useEffect(() => stopTimer, []);
+  const draft = useDraft(value, onChange);
   useShortcuts(hasShortcut ? { "/": () => ref.current?.select() } : {});
 
-  const tell = (text: string): void => {
-    stopTimer();
-    told.current = [...told.current, text];
-    onChange.current(text);
-  };
-  const change = (text: string, waitMs: number): void => {
-    setDraft(text);
-    stopTimer();
-    if (waitMs === 0) tell(text);
-    else timer.current = setTimeout(() => tell(text), waitMs);
-  };
-  const onKeyDown = (event: KeyboardEvent & { readonly currentTarget: HTMLInputElement }): void => {
+  const onKeyDown = (event: KeyboardEvent): void => {
     if (event.key === "Enter" && !event.isComposing) {
-      if (timer.current !== null) tell(event.currentTarget.value);
+      draft.flush();
       ref.current?.blur();
     }
     if (event.key !== "Escape") return;
     event.preventDefault();
-    if (draft !== "") change("", 0);
+    if (draft.text !== "") draft.change("", 0);
     else ref.current?.blur();
   };
   return (
@@ -72,7 +42,7 @@ export function SearchField(props: SearchFieldProps) {
       <input
         ref={ref}
         type="text"
-        value={draft}
+        value={draft.text}
         placeholder={placeholder}
         maxLength={MAX_LENGTH}
         autocomplete="off"
@@ -81,10 +51,10 @@ export function SearchField(props: SearchFieldProps) {
         aria-invalid={problem === null ? undefined : true}
         title={problem ?? undefined}
         dir="auto"
-        onInput={(event) => change(event.currentTarget.value, delayMs)}
+        onInput={(event) => draft.change(event.currentTarget.value, delayMs)}
         onKeyDown={onKeyDown}
       />
-      {hasShortcut && draft === "" && <span class="key-hint">/</span>}
+      {hasShortcut && draft.text === "" && <span class="key-hint">/</span>}
     </label>
   );
 }

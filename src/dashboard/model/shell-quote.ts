@@ -41,7 +41,6 @@ export function findUrl(store: string): string | null {
 /** @param url null: the command asks the store of HOLDFAST_URL */
 function placeUrl(url: string | null): readonly string[] {
   if (url === null) return [];
-  // quoted also where it need not be: a "?" may be added to it
   return ["--url", PLAIN.test(url) ? quotePart(url) : quoteWord(url)];
 }
 
