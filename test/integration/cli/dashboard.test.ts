@@ -69,13 +69,14 @@ test.concurrent("--json prints the link in an object; --read-only is in force", 
     runId: expect.any(String),
     link: `${link.url}/ui#start=${link.start}`,
   });
-  const { headers } = await signIn(link);
-  const cookie = String(headers["set-cookie"]).replace(/;.*$/, "");
-  expect((await request(link.url, "/ui/api/overview", { headers: { cookie } })).json).toMatchObject({
+  const session = await signIn(link);
+  const cookie = String(session.headers["set-cookie"]).replace(/;.*$/, "");
+  const headers = { cookie, "holdfast-ui": session.json.secret as string };
+  expect((await request(link.url, "/ui/api/overview", { headers })).json).toMatchObject({
     canRevoke: false,
     store: expect.stringContaining("sqlite:"),
   });
-  const { json } = await request(link.url, "/ui/api/store", { headers: { cookie } });
+  const { json } = await request(link.url, "/ui/api/store", { headers });
   expect(json.checks.map(({ name }: { name: string }) => name)).toContain("reachable");
   dashboard.process.kill("SIGINT");
   expect((await dashboard.ended).code).toBe(0);
@@ -122,6 +123,36 @@ test.skipIf(!hasTmux)("Enter prints another link", async () => {
   expect(new Set(found).size).toBeGreaterThan(3);
   await terminal.press("C-c");
   await terminal.shows(/stopping: received SIGINT/);
+});
+
+test.skipIf(!hasTmux)("as a background job it goes on, although it could read from the terminal", async () => {
+  const terminal = await tmux.open(120, 24, { HOLDFAST_DIR: sandbox.directory });
+  const store = join(sandbox.folder, "six.db");
+  await terminal.type(`${process.execPath} ${PROGRAM} dashboard --http 127.0.0.1:0 --url sqlite:${store} &`);
+  await terminal.press("Enter");
+  const lines = await terminal.shows((shown) => shown.some((line) => LINK.test(line)));
+  const [, url] = LINK.exec(lines.join("\n")) as unknown as [string, string];
+  // what is typed is for the shell
+  await terminal.press("Enter");
+  await terminal.type("jobs");
+  await terminal.press("Enter");
+  await terminal.shows(/\[1\]\+? +Running/);
+  expect((await request(url, "/health")).status).toBe(200);
+  await terminal.type("kill %1");
+  await terminal.press("Enter");
+  await terminal.shows(/stopping: received SIGTERM/);
+});
+
+test.concurrent("--open without the folder of a session, and without a program that opens: the dashboard goes on", async () => {
+  const store = `sqlite:${join(sandbox.folder, "seven.db")}`;
+  const dashboard = sandbox.start(["dashboard", "--http", "127.0.0.1:0", "--url", store, "--open"], {
+    env: { PATH: "/nonexistent", XDG_RUNTIME_DIR: join(sandbox.folder, "absent") },
+  });
+  const link = await linkOf(dashboard);
+  await until(() => /could not be opened/.test(dashboard.err()), { within: 20_000, what: "the message" });
+  expect((await signIn(link)).status).toBe(200);
+  dashboard.process.kill("SIGTERM");
+  expect((await dashboard.ended).code).toBe(0);
 });
 
 test.concurrent("with accounts the link has no token, and the API is that of a gateway", async () => {
