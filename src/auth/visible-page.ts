@@ -65,6 +65,6 @@ export function selectVisible(
 }
 
 /** Does a claim on this key belong into the list? */
-export function matchesQuery(key: string, query: ListQuery): boolean {
+function matchesQuery(key: string, query: ListQuery): boolean {
   return query.key === undefined ? key.startsWith(query.prefix) : key === query.key;
 }

@@ -30,7 +30,7 @@ export const DASHBOARD_MUTANTS: readonly Mutant[] = [
     tests: SESSIONS,
   },
   {
-    name: "a cookie that is enough for a change",
+    name: "a cookie that is enough",
     file: "src/gateway/dashboard/viewer-sessions.ts",
     find: "secret !== undefined && hash(secret) === secretHash",
     replace: 'secret !== "x" || hash(secret) === secretHash',
