@@ -183,7 +183,6 @@ function createDashboard(
     storeName: storeName ?? driver.name,
     list: (query, max, account) => (account === null ? store.listAll(query, max) : store.list(account, query, max)),
     events: isServer ? eventsOfServer(driver, ownEvents, clock, log) : ownEvents,
-    pause: () => null,
   });
 }
 

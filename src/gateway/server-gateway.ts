@@ -61,9 +61,6 @@ export function createServerDashboard(gateway: GatewayService, eventLog: EventLo
     list: (query, max, account) => (account === null ? store.listAll(query, max) : store.list(account, query, max)),
     events: eventsOfLog(eventLog),
     isServer: true,
-    pause() {
-      const remainingMs = gateway.recoveryRemainingMs();
-      return remainingMs > 0 ? { reason: "recovery", remainingMs } : null;
-    },
+    recoveryRemainingMs: () => gateway.recoveryRemainingMs(),
   });
 }

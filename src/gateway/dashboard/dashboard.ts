@@ -35,8 +35,8 @@ export interface DashboardOptions extends DashboardSettings {
   readonly events: EventSource;
   /** The events are all events of the store from the beginning. Default false. */
   readonly isServer?: boolean;
-  /** The store grants no new locks for the time being. */
-  readonly pause: () => Pause | null;
+  /** How long a lock server in this process still recovers after its restart. Default: it does not. */
+  readonly recoveryRemainingMs?: () => number;
 }
 
 /** The checks are made again after this time. */
@@ -52,6 +52,8 @@ export class Dashboard {
   readonly #timer: Timer;
   /** null: no viewer has been there for a while. */
   #subscription: Disposable | null = null;
+  /** What the lock server said when it was connected. */
+  #recoveryEndsAt = Number.NEGATIVE_INFINITY;
   #checks: { readonly madeAt: number; readonly result: Promise<readonly Check[]> } | null = null;
 
   constructor(options: DashboardOptions) {
@@ -80,7 +82,10 @@ export class Dashboard {
     this.sampler.watch();
     if (this.#subscription !== null) return;
     this.history.markGap();
-    this.#subscription = events(this.history);
+    const onRecovery = (remainingMs: number): void => {
+      this.#recoveryEndsAt = clock.now() + remainingMs;
+    };
+    this.#subscription = events({ history: this.history, onRecovery });
   }
 
   /** The checks of `holdfast doctor`; null: the program that started the gateway cannot make them. */
@@ -97,6 +102,13 @@ export class Dashboard {
     }
     const { madeAt, result } = this.#checks;
     return { ageMs: now - madeAt, checks: await result };
+  }
+
+  /** Why the store grants no new locks for the time being, as far as it tells; null: it does. */
+  pause(): Pause | null {
+    const { clock, recoveryRemainingMs } = this.options;
+    const remainingMs = recoveryRemainingMs?.() ?? this.#recoveryEndsAt - clock.now();
+    return remainingMs > 0 ? { reason: "recovery", remainingMs: Math.ceil(remainingMs) } : null;
   }
 
   /** Records a revocation from the pages. */

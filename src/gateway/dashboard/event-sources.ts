@@ -8,13 +8,20 @@ import type { Driver } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { EventHistory } from "./event-history.ts";
 
+/** What a source of events tells. */
+export interface EventSink {
+  readonly history: EventHistory;
+  /** The store grants no new locks for so long, since it recovers after a restart. */
+  onRecovery(remainingMs: number): void;
+}
+
 /** Adds events to a history until it is disposed of. */
-export type EventSource = (history: EventHistory) => Disposable;
+export type EventSource = (sink: EventSink) => Disposable;
 
 /** The events of this log, from the oldest that it still has. */
 export function eventsOfLog(eventLog: EventLog): EventSource {
   let lastSequence = 0;
-  return (history) =>
+  return ({ history }) =>
     eventLog.subscribe(
       { prefix: "", canSee: () => true },
       ({ events, hasGap }) => {
@@ -34,9 +41,10 @@ const RETRY_MS = 5_000;
  * cannot be reached is asked again.
  */
 export function eventsOfServer(driver: Driver, ownEvents: EventSource, clock: Clock, log: Logger): EventSource {
-  return (history) => {
+  return (sink) => {
+    const { history } = sink;
     history.origin = "gateway";
-    let current = ownEvents(history);
+    let current = ownEvents(sink);
     let isEnded = false;
     const retry = clock.timer(() => void start());
     const startLater = (): void => {
@@ -66,7 +74,8 @@ export function eventsOfServer(driver: Driver, ownEvents: EventSource, clock: Cl
       history.markGap();
       admin.watch("", {
         onEvents: (events, hasGap) => history.addTold(events, hasGap),
-        onConnected: (_hello, isRestarted) => {
+        onConnected({ recoveryRemainingMs }, isRestarted) {
+          sink.onRecovery(recoveryRemainingMs);
           if (isRestarted) history.markGap();
         },
         onDisconnected: () => undefined,
@@ -74,7 +83,7 @@ export function eventsOfServer(driver: Driver, ownEvents: EventSource, clock: Cl
           admin.close();
           history.origin = "gateway";
           if (isEnded) return;
-          current = ownEvents(history);
+          current = ownEvents(sink);
           startLater();
         },
       });

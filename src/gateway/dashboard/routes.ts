@@ -163,7 +163,7 @@ class DashboardRoutes {
     const principal = c.get("principal");
     const listQuery = parseListQuery(query);
     const listing = await this.#options.dashboard.sampler.read(listQuery, principal);
-    const paused = this.#options.dashboard.options.pause();
+    const paused = this.#options.dashboard.pause();
     const isUnchanged = query.get("after") === `${listing.sequence}`;
     if (isUnchanged && listing.failure === null && paused === null) return c.body(null, 204);
     const { sequence, readAt, intervalMs, isComplete, failure } = listing;

@@ -1,9 +1,11 @@
 // The routes below /ui, as browsers and attackers use them: sessions, rights, changes, and what the views receive.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { AccessControl } from "../../../src/auth/access-control.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { DashboardSettings } from "../../../src/gateway/dashboard/dashboard.ts";
 import type { DashboardEvent } from "../../../src/gateway/dashboard/view-types.ts";
 import type { Locks } from "../../../src/index.ts";
@@ -13,6 +15,7 @@ import { startGateway } from "../../support/gateway-fixture.ts";
 import type { HttpResponse, RequestOptions } from "../../support/http-fixture.ts";
 import {
   cleanUpAfterEach,
+  createTemporaryDirectory,
   onCleanup,
   openRequest,
   post,
@@ -20,6 +23,7 @@ import {
   startHttpServer,
 } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { startServer } from "../../support/server-fixture.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
 import { until } from "../../support/until.ts";
 
@@ -345,6 +349,47 @@ test("a lock server has the pages too, with all of its events", async () => {
     waits: { counts: expect.any(Array) },
   });
 });
+
+test("while a lock server recovers, its own pages and those of a gateway in front of it say until when", async () => {
+  const ana = testAccount("ana");
+  const server = await startHttpServer({ state: "none", access: createTestAccess(ana) });
+  const own = await signIn(server.url, { credential: ana.credential });
+  const driver = lockServer({ path: server.path, credential: ana.credential });
+  const gateway = await startGateway({ driver, dashboard: { hasStartTokens: true } });
+  const other = await signIn(gateway.url, { start: startTokenOf(gateway) });
+  for (const browser of [own, other]) {
+    const paused = async () => (await browser.get("/ui/api/claims?prefix=")).json.paused;
+    await until(async () => (await paused()) !== null, { within: 10_000, what: "the pause" });
+    const { reason, remainingMs } = await paused();
+    expect(reason).toBe("recovery");
+    expect(remainingMs).toBeGreaterThan(30_000);
+    expect(remainingMs).toBeLessThanOrEqual(60_000);
+  }
+});
+
+test("a lock server that was down when the first viewer came tells its events when it is there", async () => {
+  const folder = createTemporaryDirectory();
+  const first = await startServer({ in: folder });
+  const site = await startGateway({
+    driver: lockServer({ path: first.path }),
+    dashboard: { hasStartTokens: true },
+  });
+  await first.close();
+  const browser = await signIn(site.url, { start: startTokenOf(site) });
+  expect((await browser.get("/ui/api/claims?prefix=")).status).toBe(503);
+  const second = await startServer({ in: folder });
+  const locks = createLocks(lockServer({ path: second.path }), { label: "late" });
+  onCleanup(() => locks.close());
+  const found = readEvent(browser, site.url, "granted");
+  await until(
+    async () => {
+      await locks.using("k", {}, async () => undefined);
+      return await Promise.race([found, delay(500)]);
+    },
+    { within: 30_000, what: "an event" },
+  );
+  expect(await found).toMatchObject({ label: "late", source: "told" });
+}, 60_000);
 
 /** The first event of this kind in the stream. */
 async function readEvent({ headers }: Browser, url: string, kind: string): Promise<DashboardEvent> {
