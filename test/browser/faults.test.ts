@@ -120,6 +120,51 @@ describe.skipIf(noBrowser !== null)(`in Chromium${noBrowser === null ? "" : `: $
       expect([...faults, ...second.faults, ...stranger.faults]).toEqual([]);
     }, 60_000);
 
+    test("a tab that has no session goes on when another tab of the browser is signed in; also without storage a link works", async () => {
+      const site = await openSite(redis.open);
+      const first = await openTab(browser);
+      onCleanup(() => first.page.context().close());
+      await first.page.goto(`${site.url}/ui/store`);
+      await first.page.getByText(/link/i).first().waitFor(WITHIN);
+      const second = watchTab(await first.page.context().newPage());
+      await second.page.goto(site.createLink());
+      await first.page.getByText("Fencing tokens").first().waitFor(WITHIN);
+      const blocked = await openTab(browser);
+      onCleanup(() => blocked.page.context().close());
+      await blocked.page.addInitScript(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('blocked', 'SecurityError'); } });",
+      );
+      await blocked.page.goto(site.createLink());
+      await blocked.page
+        .getByText(/No lock|0 keys/)
+        .first()
+        .waitFor(WITHIN);
+      expect([...first.faults, ...second.faults, ...blocked.faults]).toEqual([]);
+    }, 60_000);
+
+    test("a stream of events that breaks goes on without loss, and stays paused", async () => {
+      const site = await openSite(redis.open);
+      const client = await site.openClient("ana");
+      const page = await openDashboard(browser, site);
+      await show(page, site, "/ui/events", "since");
+      const lock = await client.acquire("first");
+      await row(page, "first").first().waitFor(WITHIN);
+      await page.getByRole("button", { name: "Pause" }).click();
+      await page.context().setOffline(true);
+      await page.context().setOffline(false);
+      const other = await client.acquire("second");
+      await page
+        .getByText(/\d+ (new|more|event)/)
+        .first()
+        .waitFor(WITHIN);
+      expect(await row(page, "first").count()).toBeGreaterThan(0);
+      expect(await row(page, "second").count()).toBe(0);
+      await page.getByRole("button", { name: /Continue|Resume/ }).click();
+      await row(page, "second").first().waitFor(WITHIN);
+      expect(await row(page, "first").count()).toBeGreaterThan(0);
+      await Promise.all([lock.release(), other.release()]);
+    }, 60_000);
+
     test("with accounts: a wrong credential, one that may see some keys and revoke none", async () => {
       const team = testAccount("team", "team/", ["inspect"]);
       const site = await openSite(redis.open, { access: createTestAccess(team) });

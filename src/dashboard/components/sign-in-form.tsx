@@ -40,8 +40,7 @@ export function SignInForm() {
         />
       </label>
       <p id="sign-in-hint" class="caption">
-        As <code>holdfast credential new</code> printed it. A link of <code>holdfast dashboard</code> works, too: once,
-        and for 60 s.
+        As <code>holdfast credential new</code> printed it.
       </p>
       <p class="failure" role="alert">
         {failure ?? ""}

@@ -25,7 +25,7 @@ export type SessionRequest = { readonly start: string } | { readonly credential:
 
 /** How to sign in. */
 export interface SessionMethods {
-  /** True: with the credential of an account, too; false: only with the link of `holdfast dashboard`. */
+  /** True: with the credential of an account; false: with the link of `holdfast dashboard`. */
   readonly accounts: boolean;
 }
 
