@@ -10,6 +10,7 @@ import { exclusion } from "./exclusion.ts";
 import { growthHolders } from "./growth-holders.ts";
 import { growthPinned } from "./growth-pinned.ts";
 import { handOff } from "./hand-off.ts";
+import { httpContended, httpUncontended } from "./http.ts";
 import { inProcessContended, inProcessUncontended } from "./in-process.ts";
 import { constantCost, heldLocks } from "./many-locks.ts";
 import { memoryUse } from "./memory-use.ts";
@@ -45,6 +46,8 @@ export const CASES: readonly BenchCase[] = [
   socketManyKeys,
   socketContended,
   serverProcesses,
+  httpUncontended,
+  httpContended,
   ...serverCached,
   multiProcess,
   tlsMultiProcess,

@@ -3,6 +3,7 @@
 import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 import { openAsyncMutex } from "./async-mutex.ts";
 import { openEchoBaseline, openQueueBaseline } from "./baselines.ts";
+import { openHttp } from "./holdfast-http.ts";
 import { openCached, openHoldfast, openStrict, openTls } from "./holdfast-server.ts";
 import { openMemory, openMemoryCached, openMemoryDriver, openMemoryUsing, openNoLock } from "./in-process.ts";
 import { openLiveMutex } from "./live-mutex.ts";
@@ -26,6 +27,7 @@ export const IMPLEMENTATIONS: Readonly<Record<string, ImplementationEntry>> = {
   holdfast: { open: openHoldfast, server: "holdfast" },
   "bare queue, our frames": { open: openHoldfast, server: "minimal-protocol" },
   "holdfast, TLS": { open: openTls, server: "holdfast-tls" },
+  "holdfast, HTTP": { open: openHttp, server: "holdfast-http" },
   "holdfast, strict order": { open: openStrict, server: "holdfast" },
   "holdfast, cached": { open: openCached, server: "holdfast" },
   "async-mutex": { open: openAsyncMutex },
