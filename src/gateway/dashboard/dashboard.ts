@@ -52,8 +52,8 @@ export class Dashboard {
   readonly #timer: Timer;
   /** null: no viewer has been there for a while. */
   #subscription: Disposable | null = null;
-  /** What the lock server said when it was connected. */
-  #recoveryEndsAt = Number.NEGATIVE_INFINITY;
+  /** What a lock server said when it was connected, or a claim over HTTP was answered. */
+  #paused: { readonly reason: Pause["reason"]; readonly endsAt: number } | null = null;
   #checks: { readonly madeAt: number; readonly result: Promise<readonly Check[]> } | null = null;
 
   constructor(options: DashboardOptions) {
@@ -82,9 +82,7 @@ export class Dashboard {
     this.sampler.watch();
     if (this.#subscription !== null) return;
     this.history.markGap();
-    const onRecovery = (remainingMs: number): void => {
-      this.#recoveryEndsAt = clock.now() + remainingMs;
-    };
+    const onRecovery = (remainingMs: number): void => this.recordPause({ reason: "recovery", remainingMs });
     this.#subscription = events({ history: this.history, onRecovery });
   }
 
@@ -107,8 +105,15 @@ export class Dashboard {
   /** Why the store grants no new locks for the time being, as far as it tells; null: it does. */
   pause(): Pause | null {
     const { clock, recoveryRemainingMs } = this.options;
-    const remainingMs = recoveryRemainingMs?.() ?? this.#recoveryEndsAt - clock.now();
-    return remainingMs > 0 ? { reason: "recovery", remainingMs: Math.ceil(remainingMs) } : null;
+    const ownMs = recoveryRemainingMs?.() ?? 0;
+    if (ownMs > 0) return { reason: "recovery", remainingMs: ownMs };
+    const remainingMs = Math.ceil((this.#paused?.endsAt ?? 0) - clock.now());
+    return this.#paused === null || remainingMs <= 0 ? null : { reason: this.#paused.reason, remainingMs };
+  }
+
+  /** Records that the store grants no new locks for a while. */
+  recordPause({ reason, remainingMs }: Pause): void {
+    this.#paused = { reason, endsAt: this.options.clock.now() + remainingMs };
   }
 
   /** Records a revocation from the pages. */

@@ -76,7 +76,10 @@ export function createHttpApp(options: HttpAppOptions, connections: ConnectionCo
       app.on(method, [path], ...(security === OPEN ? [] : [authenticated]), (c) => handlers[name](c));
     }
   }
-  serve(CLAIM_ROUTES, new ClaimRoutes(service, places, new References(store, places, register)));
+  serve(
+    CLAIM_ROUTES,
+    new ClaimRoutes(service, new References(store, places, register), (pause) => dashboard.recordPause(pause)),
+  );
   serve(LOCK_ROUTES, new LockRoutes(service));
   serve(EVENT_ROUTES, new EventStream(service, eventLog, streams));
   serve(STATUS_ROUTES, new StatusRoutes({ ...options, connections, createOpenApiDocument }));

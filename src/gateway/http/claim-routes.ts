@@ -13,7 +13,6 @@ import { publicTag } from "../../util/ids.ts";
 import type { ClaimOutcome } from "../claim-outcome.ts";
 import { unknownOutcome } from "../claim-outcome.ts";
 import { WAIT_GRACE_MS } from "../place.ts";
-import type { Places } from "../places.ts";
 import type { References } from "../references.ts";
 import type { GatewayService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
@@ -87,17 +86,18 @@ export const CLAIM_ROUTES: Routes<keyof ClaimRoutes> = {
 
 export class ClaimRoutes {
   readonly #service: GatewayService;
-  readonly #places: Places;
   readonly #references: References;
+  /** Told when a claim waits because the store grants nothing new for a while. */
+  readonly #onPause: (pause: Pause) => void;
 
-  constructor(service: GatewayService, places: Places, references: References) {
+  constructor(service: GatewayService, references: References, onPause: (pause: Pause) => void) {
     this.#service = service;
-    this.#places = places;
     this.#references = references;
+    this.#onPause = onPause;
   }
 
   async claim(c: HttpContext): Promise<Response> {
-    const { store, limits, clock } = this.#service;
+    const { store, places, limits, clock } = this.#service;
     const startedAt = clock.now();
     const principal = c.get("principal");
     const address = clientAddress(c);
@@ -106,7 +106,8 @@ export class ClaimRoutes {
     const request = parseClaimRequest(await this.#readBody(c), limits, traits, defaultLabel);
     authorizeAcquire(principal, request.claim);
     const deadline = startedAt + request.waitMs;
-    const outcome = await this.#places.claim(principal, request.claim, deadline, c.get("disconnected"));
+    const outcome = await places.claim(principal, request.claim, deadline, c.get("disconnected"));
+    this.#notePause(outcome);
     if (outcome.state === "none" && request.waitMs === 0) {
       this.#checkStillServed(principal, request.claim);
       throw outcome.paused === undefined
@@ -124,7 +125,8 @@ export class ClaimRoutes {
     authorizeAcquire(c.get("principal"), claim);
     const deadline = startedAt + waitMs;
     const waiting = { ...claim, wait: true };
-    const outcome = await this.#places.wait(c.get("principal"), waiting, deadline, c.get("disconnected"));
+    const outcome = await this.#service.places.wait(c.get("principal"), waiting, deadline, c.get("disconnected"));
+    this.#notePause(outcome);
     return this.#toResponse(c, outcome, waiting);
   }
 
@@ -149,6 +151,10 @@ export class ClaimRoutes {
     const outcome = await this.#references.release(c.get("principal"), parts);
     if (outcome.state !== "held") throw lossProblem(outcome, "release");
     return jsonResponse(c, { state: "released", ...describeParts(parts) });
+  }
+
+  #notePause(outcome: ClaimOutcome): void {
+    if (outcome.state !== "held" && outcome.paused !== undefined) this.#onPause(outcome.paused);
   }
 
   #readBody(c: HttpContext): Promise<object> {

@@ -10,6 +10,7 @@ import type { DashboardSettings } from "../../../src/gateway/dashboard/dashboard
 import type { DashboardEvent } from "../../../src/gateway/dashboard/view-types.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import { delegate } from "../../../src/testing/delegate.ts";
 import type { TestGateway } from "../../support/gateway-fixture.ts";
 import { startGateway } from "../../support/gateway-fixture.ts";
 import type { HttpResponse, RequestOptions } from "../../support/http-fixture.ts";
@@ -365,6 +366,21 @@ test("while a lock server recovers, its own pages and those of a gateway in fron
     expect(remainingMs).toBeGreaterThan(30_000);
     expect(remainingMs).toBeLessThanOrEqual(60_000);
   }
+});
+
+test("a grace period is known from the answer to a claim over HTTP", async () => {
+  const ana = testAccount("ana");
+  const pausing = delegate(memory({ store: memoryStore() }), {
+    claim: async () => ({ state: "none", paused: { reason: "gracePeriod", remainingMs: 20_000 } }),
+  });
+  const gateway = await startGateway({ driver: pausing, access: createTestAccess(ana) });
+  const browser = await signIn(gateway.url, { credential: ana.credential });
+  expect((await browser.get("/ui/api/claims?prefix=")).json.paused).toBeNull();
+  const refused = await post(gateway.url, "/v1/claims", { key: "k", wait: 0 }, { credential: ana.credential });
+  expect(refused).toMatchObject({ status: 503, json: { code: "PAUSED" } });
+  const { paused } = (await browser.get("/ui/api/claims?prefix=")).json;
+  expect(paused.reason).toBe("gracePeriod");
+  expect(paused.remainingMs).toBeGreaterThan(10_000);
 });
 
 test("a lock server that was down when the first viewer came tells its events when it is there", async () => {
