@@ -9,7 +9,7 @@ import type { Clock } from "../../util/clock.ts";
 import type { EventHistory } from "./event-history.ts";
 
 /** What a source of events tells. */
-export interface EventSink {
+interface EventSink {
   readonly history: EventHistory;
   /** The store grants no new locks for so long, since it recovers after a restart. */
   onRecovery(remainingMs: number): void;
