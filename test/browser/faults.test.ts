@@ -142,6 +142,22 @@ describe.skipIf(noBrowser !== null)(`in Chromium${noBrowser === null ? "" : `: $
       expect([...first.faults, ...second.faults, ...blocked.faults]).toEqual([]);
     }, 60_000);
 
+    test("the gateway ends: the page keeps what it has, and says that it cannot be reached", async () => {
+      const site = await openSite(redis.open);
+      const client = await site.openClient("ana");
+      const lock = await client.acquire("k");
+      const page = await openDashboard(browser, site);
+      await row(page, "ana").first().waitFor(WITHIN);
+      await site.close();
+      await page
+        .getByText(/cannot be reached/)
+        .first()
+        .waitFor(WITHIN);
+      expect(await row(page, "ana").count()).toBe(1);
+      await expectAccessible(page);
+      await lock.release();
+    }, 60_000);
+
     test("a stream of events that breaks goes on without loss, and stays paused", async () => {
       const site = await openSite(redis.open);
       const client = await site.openClient("ana");

@@ -7,6 +7,7 @@ import { createCredential } from "../../../src/auth/accounts-file.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
 import { post, request } from "../../support/http-fixture.ts";
+import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
 import type { TmuxServer } from "../../support/tmux.ts";
 import { startTmux, tmuxUnavailableReason } from "../../support/tmux.ts";
 import { until } from "../../support/until.ts";
@@ -47,7 +48,8 @@ test.concurrent("it prints a link that works once, and serves the pages alone; T
   const dashboard = start("one");
   const link = await linkOf(dashboard);
   expect(dashboard.out().trim()).toBe(`${link.url}/ui#start=${link.start}`);
-  expect(dashboard.err()).toMatch(/^holdfast: the locks of sqlite:.*, in a browser:\nholdfast: the link works once/);
+  const hints = /^holdfast: the locks of sqlite:.*, in a browser:\nholdfast: the link works once/;
+  await until(() => hints.test(dashboard.err()), { within: 10_000, what: "the hints, on the other stream" });
   expect((await request(link.url, "/v1/locks")).status).toBe(401);
   const page = await request(link.url, "/ui/k/a%2Fb");
   expect([page.status, page.headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"]);
@@ -168,6 +170,45 @@ test.concurrent("with accounts the link has no token, and the API is that of a g
   dashboard.process.kill("SIGTERM");
   await dashboard.ended;
 });
+
+test.skipIf(redisUnavailableReason() !== null)(
+  "the password of the url, claim ids and references appear nowhere",
+  async () => {
+    const password = "pass-of-the-store-7f3a";
+    const server = await startRedis(["--requirepass", password]);
+    try {
+      const url = server.url.replace("redis://", `redis://:${password}@`);
+      const dashboard = sandbox.start(["dashboard", "--http", "127.0.0.1:0"], { env: { HOLDFAST_URL: url } });
+      const link = await linkOf(dashboard);
+      const acquired = await sandbox.run(["acquire", "k"], { env: { HOLDFAST_URL: url } });
+      const reference = acquired.out.trim();
+      const session = await signIn(link);
+      const cookie = String(session.headers["set-cookie"]).replace(/;.*$/, "");
+      const headers = { cookie, "holdfast-ui": session.json.secret as string };
+      const answers = await Promise.all(
+        ["overview", "claims?prefix=", "claims?key=k", "history", "store"].map((path) =>
+          request(link.url, `/ui/api/${path}`, { headers }),
+        ),
+      );
+      expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+      const text = [...answers.map((answer) => answer.text), dashboard.out(), dashboard.err()].join("\n");
+      expect(text).not.toContain(password);
+      // a reference contains the ids of its claims
+      const [, body = ""] = reference.split(".");
+      const ids =
+        Buffer.from(body, "base64url")
+          .toString()
+          .match(/[a-z2-7]{26}/g) ?? [];
+      expect(ids.length).toBeGreaterThan(0);
+      for (const secret of [reference, body, ...ids]) expect(text).not.toContain(secret);
+      dashboard.process.kill("SIGTERM");
+      await dashboard.ended;
+      await sandbox.run(["release"], { env: { HOLDFAST_URL: url, HOLDFAST_REFERENCE: reference } });
+    } finally {
+      await server.stop();
+    }
+  },
+);
 
 test.concurrent("errors: the store cannot be reached, and bad settings", async () => {
   const absent = await sandbox.run(["dashboard", "--http", "127.0.0.1:0", "--url", "redis://127.0.0.1:1"]);
