@@ -10,7 +10,7 @@
  * could learn it, but not the secret, which the pages keep for their own origin.
  */
 
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import type { Principal } from "../../auth/access-control.ts";
 import type { Clock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
@@ -54,7 +54,8 @@ export class ViewerSessions {
   }
 
   createStartToken(): string {
-    const token = randomSecret();
+    // printed in a link, unlike ids and other secrets
+    const token = randomBytes(32).toString("base64url");
     this.#startTokens.set(hash(token), this.#clock.now() + START_TOKEN_MS);
     dropOldest(this.#startTokens, MAX_START_TOKENS);
     return token;

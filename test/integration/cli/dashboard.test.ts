@@ -13,7 +13,7 @@ import { startTmux, tmuxUnavailableReason } from "../../support/tmux.ts";
 import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
-const LINK = /(http:\/\/127\.0\.0\.1:\d+)\/ui#start=([a-z2-7]{52})/;
+const LINK = /(http:\/\/127\.0\.0\.1:\d+)\/ui#start=([\w-]{43})/;
 const hasTmux = tmuxUnavailableReason() === null;
 let tmux: TmuxServer;
 
