@@ -3,6 +3,7 @@
 import { expect } from "vitest";
 import type { CliSandbox } from "./cli-sandbox.ts";
 import { findWatchdog, PROGRAM } from "./cli-sandbox.ts";
+import { identifyProcess, sendSignal } from "./processes/process-tree.ts";
 import { until } from "./until.ts";
 
 /**
@@ -29,10 +30,16 @@ export async function expectNoOverlap(
   const next = sandbox.start(["run", key, "--", "sh", "-c", `${isRunning} && echo overlap || echo alone`], { env });
   await until(() => next.err().includes("held by"), { within: 20_000, what: "the next run to wait" });
   const wrapper = Number(started[2]);
-  if (watchdogSignal !== undefined) process.kill(findWatchdog(wrapper), watchdogSignal);
-  process.kill(wrapper, "SIGKILL");
-  expect((await next.ended).out).toBe("alone\n");
-  const { code, err } = await outer.ended;
-  expect(code).toBe(outerCode);
-  expect(err).toContain(`keeping "${key}": a run inside this one was killed, and its command has not ended yet\n`);
+  const watchdog = watchdogSignal === undefined ? null : identifyProcess(findWatchdog(wrapper));
+  if (watchdog !== null) sendSignal(watchdog, watchdogSignal as NodeJS.Signals);
+  try {
+    process.kill(wrapper, "SIGKILL");
+    expect((await next.ended).out).toBe("alone\n");
+    const { code, err } = await outer.ended;
+    expect(code).toBe(outerCode);
+    expect(err).toContain(`keeping "${key}": a run inside this one was killed, and its command has not ended yet\n`);
+  } finally {
+    // one that is stopped would stay
+    if (watchdog !== null) sendSignal(watchdog, "SIGKILL");
+  }
 }
