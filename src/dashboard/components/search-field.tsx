@@ -1,4 +1,4 @@
-/** A field above a list. `/` moves the focus to it, Escape empties and leaves it. */
+/** A field above a list. `/` moves the focus to it, Escape empties it, and leaves it if it is empty. */
 
 import { useRef } from "preact/hooks";
 import { useShortcuts } from "../data/shortcuts.ts";
@@ -9,7 +9,7 @@ interface SearchFieldProps {
   readonly label: string;
   readonly placeholder: string;
   readonly value: string;
-  /** The time without another key after which the value is told. */
+  /** How long after the last key the field sends its value to the view, in milliseconds. Default 0: at once. */
   readonly delayMs?: number;
   readonly hasShortcut?: boolean;
   /** Why this value cannot be searched for; null: it can. */

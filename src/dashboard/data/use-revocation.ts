@@ -25,7 +25,7 @@ export function useRevocation(): Revocation {
     setMessage(
       isFree
         ? "Revoked, and the key is free."
-        : "Revoked. The holder is told; the key is free when it releases it, or when its lease ends.",
+        : "Revoked. The holder learns that it has lost the lock. The key is free when the holder releases it, or when the lease ends.",
     );
   };
   return { claim, revokedTags, message, ask: setClaim, leave: () => setClaim(null), finish };

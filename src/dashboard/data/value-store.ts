@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-/** One value, and who is told when it changes. */
+/** One value, and the listeners that it calls when it changes. */
 export class ValueStore<T> {
   #value: T;
   readonly #listeners = new Set<() => void>();

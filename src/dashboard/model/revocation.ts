@@ -14,10 +14,10 @@ export function toReason(text: string): string | null {
 
 /** What happens without "free the key at once". @param leftMs what remains of the lease; null: it has a session */
 export function describeRevocation(leftMs: number | null): string {
-  const told = "The holder is told that its lock is lost.";
+  const loss = "The holder learns that it has lost the lock.";
   return leftMs === null
-    ? `${told} The key is free when the holder releases it or its session ends.`
-    : `${told} The key is free when the holder releases it or its lease ends, in ${formatAge(leftMs)} at the latest.`;
+    ? `${loss} The key is free when the holder releases it or its session ends.`
+    : `${loss} The key is free when the holder releases it or its lease ends, in ${formatAge(leftMs)} at the latest.`;
 }
 
 /** What happens with it. @param hasFencing the store has fencing tokens */

@@ -52,7 +52,7 @@ export class Dashboard {
   readonly #timer: Timer;
   /** null: no viewer has been there for a while. */
   #subscription: Disposable | null = null;
-  /** What a lock server said when it was connected, or a claim over HTTP was answered. */
+  /** From the hello of a lock server, or from the answer to a claim over HTTP. */
   #paused: { readonly reason: Pause["reason"]; readonly endsAt: number } | null = null;
   #checks: { readonly madeAt: number; readonly result: Promise<readonly Check[]> } | null = null;
 
@@ -87,7 +87,7 @@ export class Dashboard {
   }
 
   /** The checks of `holdfast doctor`; null: the program that started the gateway cannot make them. */
-  async checks(): Promise<{ readonly ageMs: number; readonly checks: readonly Check[] } | null> {
+  async checks(): Promise<readonly Check[] | null> {
     const { clock, diagnose } = this.options;
     if (diagnose === undefined) return null;
     const now = clock.now();
@@ -98,11 +98,10 @@ export class Dashboard {
         if (this.#checks === made) this.#checks = null;
       });
     }
-    const { madeAt, result } = this.#checks;
-    return { ageMs: now - madeAt, checks: await result };
+    return await this.#checks.result;
   }
 
-  /** Why the store grants no new locks for the time being, as far as it tells; null: it does. */
+  /** Why the store grants no new locks for the time being; null: it does, as far as is known. */
   pause(): Pause | null {
     const { clock, recoveryRemainingMs } = this.options;
     const ownMs = recoveryRemainingMs?.() ?? 0;
@@ -120,7 +119,7 @@ export class Dashboard {
   recordRevocation({ key, token, reason, now }: Required<RevokeTarget>, { name }: Principal): void {
     const { tag = "", label = "" } = this.sampler.findHolder(key, token) ?? {};
     this.history.addRevocation({
-      ...{ at: Math.round(this.options.clock.wall()), kind: now ? "removed" : "revoked", source: "told" },
+      ...{ at: Math.round(this.options.clock.wall()), kind: now ? "removed" : "revoked", source: "reported" },
       ...{ keys: [key], tag, label, token: String(token), account: "", operator: name, reason },
     });
   }

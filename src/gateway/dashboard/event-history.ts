@@ -1,10 +1,10 @@
 /**
- * The last events of a store, for the pages of the dashboard, and what they say about rates and times. Events are told by
- * the lock server, which knows all of them, or by the gateway's own event log. In the second case a claim of which nothing
- * was told is watched by its traces in consecutive lists.
+ * The last events of a store, for the pages of the dashboard, and what they say about rates and times. The lock server
+ * reports the events of all claims, the gateway's own event log those of the claims that pass through the gateway. In the
+ * second case consecutive lists show what happens to the other claims.
  *
- * Invariants: the records are plain: they keep no claim alive. An event that was told is not recorded a second time from
- * a list: what a list shows is recorded with the next one, when what it shows was told at the latest. No event is recorded
+ * Invariants: the records are plain: they keep no claim alive. A reported event is not recorded a second time from a list:
+ * what a list shows is recorded with the next list, when its event has been reported at the latest. No event is recorded
  * from lists that are not complete: a claim that is missing there may still exist.
  */
 
@@ -15,14 +15,14 @@ import type { DashboardEvent, TimeHistogram } from "./view-types.ts";
 
 /** Events that are kept. */
 const MAX_EVENTS = 10_000;
-/** Claims that are remembered: whose start, to measure times, and of which something was told. */
+/** Claims that are remembered: the start of each, to measure times, and those with reported events. */
 const MAX_CLAIMS = 100_000;
 const BOUNDS_MS: readonly number[] = [1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000];
 /** Kinds of events that end a hold. */
 const ENDS: ReadonlySet<string> = new Set(["released", "expired", "disconnected", "removed", "ended"]);
 const GRANTS: ReadonlySet<string> = new Set(["granted", "reclaimed"]);
 
-/** Of which a gateway tells as the last thing of its claim. */
+/** Kinds of events that a gateway reports as the last one of a claim; a lock server reports the end, too. */
 const LOSSES: ReadonlySet<string> = new Set(["revoked", "maxHoldExceeded"]);
 
 type NewEvent = Omit<DashboardEvent, "sequence">;
@@ -35,7 +35,7 @@ interface ClaimTimes {
 export class EventHistory {
   /** Since when no event was missed, as far as lists can show. */
   since: number;
-  /** Who tells of events. The server tells of all claims, the gateway of those that pass through it. */
+  /** The source of events: the lock server reports those of all claims, the gateway those of claims through it. */
   origin: "server" | "gateway" = "gateway";
   /** Since the start of this program, and from both sources. */
   grantCount = 0;
@@ -43,7 +43,7 @@ export class EventHistory {
   readonly #wall: () => number;
   readonly #events: DashboardEvent[] = [];
   readonly #listeners = new Set<() => void>();
-  /** By tag, of claims that were told about. */
+  /** By tag, of claims with reported events. */
   readonly #times = new Map<string, ClaimTimes>();
   readonly #waits = new Histogram();
   readonly #holds = new Histogram();
@@ -51,9 +51,9 @@ export class EventHistory {
   #previous: Listing | null = null;
   /** What the last list showed. */
   #sampled: NewEvent[] = [];
-  /** The claims that were told about since the last list, and since the one before; nothing without lists. */
-  #told = new Set<string>();
-  #toldBefore = new Set<string>();
+  /** The claims with events that were reported since the last list, and since the one before; empty without lists. */
+  #reported = new Set<string>();
+  #reportedBefore = new Set<string>();
   /** The claims that were revoked through the pages: their revocation is not recorded a second time. */
   readonly #revoked = new Set<string>();
 
@@ -86,21 +86,21 @@ export class EventHistory {
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** Records what the source of events told. hasGap: events before these were missed. */
-  addTold(events: readonly ServerEvent[], hasGap: boolean): void {
+  /** Records events of the source. hasGap: events before these were missed. */
+  addReported(events: readonly ServerEvent[], hasGap: boolean): void {
     if (hasGap) this.markGap();
     const records = events.map(toRecord).filter((record) => !this.#isRepeated(record));
     for (const record of records) {
       this.#measure(record);
-      if (this.#previous !== null && this.#told.size < MAX_CLAIMS) this.#told.add(record.tag);
+      if (this.#previous !== null && this.#reported.size < MAX_CLAIMS) this.#reported.add(record.tag);
     }
     this.#count(records);
     this.#append(records);
   }
 
-  /** Records a revocation that was done through the pages. Its claim ends later, as is told or seen in lists. */
+  /** Records a revocation that was done through the pages. The end of its claim is another event. */
   addRevocation(event: NewEvent): void {
-    // a lock server tells of it, with the operator and the reason
+    // a lock server reports it, with the operator and the reason
     if (this.origin === "server") return;
     if (this.#times.delete(event.tag) && this.#revoked.size < MAX_EVENTS) this.#revoked.add(event.tag);
     this.#append([event]);
@@ -110,8 +110,8 @@ export class EventHistory {
   markGap(): void {
     this.since = this.#wall();
     this.#times.clear();
-    this.#told.clear();
-    this.#toldBefore.clear();
+    this.#reported.clear();
+    this.#reportedBefore.clear();
     this.#sampled = [];
     this.#previous = null;
   }
@@ -119,16 +119,17 @@ export class EventHistory {
   /** Records how the previous list of all claims differed from the one before it; null: this list failed. */
   addListing(listing: Listing | null): void {
     if (this.origin === "server") return;
-    const isTold = (tag: string): boolean => this.#times.has(tag) || this.#told.has(tag) || this.#toldBefore.has(tag);
-    const sampled = this.#sampled.filter(({ tag }) => !isTold(tag));
+    const isReported = (tag: string): boolean =>
+      this.#times.has(tag) || this.#reported.has(tag) || this.#reportedBefore.has(tag);
+    const sampled = this.#sampled.filter(({ tag }) => !isReported(tag));
     this.#count(sampled);
     this.#append(sampled);
     const canCompare = this.#previous?.isComplete === true && listing?.isComplete === true;
     this.#sampled = canCompare ? this.#compare(this.#previous as Listing, listing as Listing) : [];
     if (!canCompare) this.since = this.#wall();
     this.#previous = listing;
-    this.#toldBefore = this.#told;
-    this.#told = new Set();
+    this.#reportedBefore = this.#reported;
+    this.#reported = new Set();
   }
 
   #compare(previous: Listing, listing: Listing): NewEvent[] {
@@ -146,7 +147,7 @@ export class EventHistory {
     return [...over, ...begun];
   }
 
-  /** The gateway tells of a revocation that was done through its pages. */
+  /** Is it the gateway's report of a revocation that was recorded when it was done through the pages? */
   #isRepeated({ kind, tag }: NewEvent): boolean {
     return kind === "revoked" && this.#revoked.delete(tag);
   }
@@ -195,7 +196,7 @@ export class EventHistory {
 
 function toRecord({ at, kind, keys, tag, label, token, account, operator, reason }: ServerEvent): NewEvent {
   return {
-    ...{ at, kind, keys, tag, label, account, source: "told" },
+    ...{ at, kind, keys, tag, label, account, source: "reported" },
     token: token === undefined ? null : String(token),
     ...(operator !== undefined && { operator }),
     ...(reason !== undefined && { reason }),

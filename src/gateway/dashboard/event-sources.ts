@@ -8,10 +8,10 @@ import type { Driver } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { EventHistory } from "./event-history.ts";
 
-/** What a source of events tells. */
+/** Receives what a source of events reports. */
 interface EventSink {
   readonly history: EventHistory;
-  /** The store grants no new locks for so long, since it recovers after a restart. */
+  /** The lock server recovers after a restart, and grants no new locks for this time. */
   onRecovery(remainingMs: number): void;
 }
 
@@ -26,7 +26,7 @@ export function eventsOfLog(eventLog: EventLog): EventSource {
       { prefix: "", canSee: () => true },
       ({ events, hasGap }) => {
         lastSequence = events.at(-1)?.seq ?? lastSequence;
-        history.addTold(events, hasGap);
+        history.addReported(events, hasGap);
         return true;
       },
       lastSequence,
@@ -73,7 +73,7 @@ export function eventsOfServer(driver: Driver, ownEvents: EventSource, clock: Cl
       history.origin = "server";
       history.markGap();
       admin.watch("", {
-        onEvents: (events, hasGap) => history.addTold(events, hasGap),
+        onEvents: (events, hasGap) => history.addReported(events, hasGap),
         onConnected({ recoveryRemainingMs }, isRestarted) {
           sink.onRecovery(recoveryRemainingMs);
           if (isRestarted) history.markGap();

@@ -20,6 +20,8 @@ import { toClaimInfo } from "../../spi/claim-info.ts";
 import type { ClaimView } from "../../spi/driver.ts";
 import type { HttpContext, HttpEnv } from "../http/context.ts";
 import { jsonResponse, parseListQuery, parseQuery, readBody } from "../http/context.ts";
+import { parseLastEventId } from "../http/event-stream.ts";
+import { isEncrypted } from "../http/origin-check.ts";
 import { Problem } from "../http/problem.ts";
 import { revokeLock } from "../http/revocation.ts";
 import { parseRevokeRequest, parseSessionRequest } from "../http/schemas.ts";
@@ -55,16 +57,15 @@ export interface DashboardRoutesOptions {
 export function addDashboardRoutes(app: Hono<HttpEnv>, options: DashboardRoutesOptions): void {
   const routes = new DashboardRoutes(options);
   const signedIn = routes.requireViewer;
-  const change = routes.requireOrigin;
   app.get("/ui/session/methods", (c) => routes.methods(c));
-  app.post("/ui/session", (c) => routes.signIn(c));
-  app.delete("/ui/session", signedIn, change, (c) => routes.signOut(c));
+  app.post("/ui/session", requireOrigin, (c) => routes.signIn(c));
+  app.delete("/ui/session", signedIn, requireOrigin, (c) => routes.signOut(c));
   app.get("/ui/api/overview", signedIn, (c) => routes.overview(c));
   app.get("/ui/api/claims", signedIn, (c) => routes.claims(c));
   app.get("/ui/api/history", signedIn, (c) => routes.history(c));
   app.get("/ui/api/store", signedIn, (c) => routes.store(c));
   app.get("/ui/api/events", signedIn, (c) => routes.events(c));
-  app.post("/ui/api/revoke", signedIn, change, (c) => routes.revoke(c));
+  app.post("/ui/api/revoke", signedIn, requireOrigin, (c) => routes.revoke(c));
   app.all("/ui/api/*", () => {
     throw new Problem("NOT_FOUND", "path", "this path does not exist");
   });
@@ -100,25 +101,18 @@ class DashboardRoutes {
     return viewer.principal;
   }
 
-  /** @throws Problem FORBIDDEN unless a page of this server sends the request */
-  readonly requireOrigin: MiddlewareHandler<HttpEnv> = async (c, next) => {
-    requireOrigin(c);
-    await next();
-  };
-
   methods(c: HttpContext): Response {
     const methods: views.SessionMethods = { accounts: this.#options.access.isRequired };
     return jsonResponse(c, methods);
   }
 
   async signIn(c: HttpContext): Promise<Response> {
-    requireOrigin(c);
     const request = parseSessionRequest(await readBody(c, MAX_BODY_BYTES));
     const { sessions } = this.#options.dashboard;
     const { cookie, secret } = sessions.open(this.#authenticate(request, c));
     setCookie(c, cookieName(c), cookie, {
       ...{ path: "/ui", httpOnly: true, sameSite: "Strict", maxAge: SESSION_MS / 1_000 },
-      secure: isEncrypted(c),
+      secure: isEncrypted(c.env.incoming),
     });
     const session: views.Session = { secret, expiresInMs: SESSION_MS };
     return jsonResponse(c, session);
@@ -211,10 +205,10 @@ class DashboardRoutes {
     const { dashboard, service } = this.#options;
     const { traits } = await service.store.describe();
     // they count keys and clients of all
-    const made = c.get("principal").can("inspect", "") ? await dashboard.checks() : null;
+    const checks = c.get("principal").can("inspect", "") ? await dashboard.checks() : null;
     const report: views.StoreReport = {
       traits,
-      checks: made?.checks ?? null,
+      checks,
       facts: [
         { name: "Store", value: dashboard.options.storeName },
         { name: "Holdfast", value: PACKAGE_VERSION },
@@ -236,7 +230,7 @@ class DashboardRoutes {
       ...{ run, since: history.since, origin: history.origin, intervalMs: sampler.intervalMs },
     };
     let head = `event: start\ndata: ${JSON.stringify(start)}\n\n`;
-    let last = parseEventId(c.env.incoming.headers["last-event-id"], run);
+    let [last = 0] = parseLastEventId(c.env.incoming.headers["last-event-id"], run);
     const next = (): string => {
       const text = head;
       head = "";
@@ -305,24 +299,18 @@ function readCookies(c: HttpContext): readonly string[] {
   return all.flatMap((cookie) => (cookie.startsWith(beginning) ? [cookie.slice(beginning.length)] : []));
 }
 
-function isEncrypted({ env }: HttpContext): boolean {
-  return "encrypted" in env.incoming.socket;
-}
-
-/** A browser sends it with every such request; origin-check.ts has refused any other than that of this server. */
-function requireOrigin({ env }: { readonly env: HttpEnv["Bindings"] }): void {
-  if (env.incoming.headers.origin === undefined)
+/**
+ * For requests that change something: a browser sends an Origin with them, and origin-check.ts has refused any other than
+ * that of this server. @throws Problem FORBIDDEN without one
+ */
+const requireOrigin: MiddlewareHandler<HttpEnv> = async (c, next) => {
+  if (c.env.incoming.headers.origin === undefined)
     throw new Problem("FORBIDDEN", "origin", "only the pages of this gateway may send this request");
-}
+  await next();
+};
 
 function toListedClaim(view: ClaimView): views.ListedClaim {
   const { token, ...info } = toClaimInfo(view);
   const { ttlMs } = view;
   return { ...info, token: token === null ? null : String(token), ...(ttlMs !== "session" && { leaseMs: ttlMs }) };
-}
-
-/** The sequence number of the last event that the reader has; 0: it has none of this run. */
-function parseEventId(header: string | string[] | undefined, run: string): number {
-  const match = typeof header === "string" ? /^([a-z2-7]{1,26})-(\d{1,15})$/.exec(header) : null;
-  return match?.[1] === run ? Number(match[2]) : 0;
 }

@@ -93,8 +93,8 @@ export interface DashboardEvent {
   /** For a revocation: the account of the operator, and the reason. */
   readonly operator?: string;
   readonly reason?: string;
-  /** How the gateway learned of it: it was told, or two consecutive lists differ. */
-  readonly source: "told" | "sampled";
+  /** How the gateway learned of it: the source of events reported it, or two consecutive lists differ. */
+  readonly source: "reported" | "sampled";
 }
 
 /** The first message of the stream of events, which is named "start". The others are named "events". */
@@ -134,7 +134,7 @@ export interface History {
   readonly since: number;
   readonly samples: readonly Sample[];
   readonly origin: "server" | "gateway";
-  /** Of claims that the gateway was told of, since its start; null: there were none. */
+  /** Of claims with reported events, since the first viewer; null: there were none. */
   readonly waits: TimeHistogram | null;
   readonly holds: TimeHistogram | null;
 }

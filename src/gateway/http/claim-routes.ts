@@ -87,7 +87,7 @@ export const CLAIM_ROUTES: Routes<keyof ClaimRoutes> = {
 export class ClaimRoutes {
   readonly #service: GatewayService;
   readonly #references: References;
-  /** Told when a claim waits because the store grants nothing new for a while. */
+  /** Called when a claim waits because the store grants nothing new for a while. */
   readonly #onPause: (pause: Pause) => void;
 
   constructor(service: GatewayService, references: References, onPause: (pause: Pause) => void) {

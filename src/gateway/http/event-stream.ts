@@ -73,7 +73,7 @@ export class EventStream {
 }
 
 /** The sequence number to continue after (undefined: only new events), and whether events may have been missed. */
-function parseLastEventId(
+export function parseLastEventId(
   header: string | string[] | undefined,
   runId: string,
 ): readonly [number | undefined, boolean] {

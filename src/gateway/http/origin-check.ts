@@ -80,10 +80,14 @@ function unmapIpv4(address: string): string {
  * front of a server without it: the pages of that name then come through the proxy.
  */
 function isSameOrigin(origin: string, host: string, incoming: IncomingMessage, { names }: AllowedHosts): boolean {
-  const isEncrypted = (incoming.socket as Partial<TLSSocket>).encrypted === true;
   const isFurtherName = names.some((name) => name.toLowerCase() === parseHost(host));
-  const schemes = isEncrypted ? ["https"] : isFurtherName ? ["http", "https"] : ["http"];
+  const schemes = isEncrypted(incoming) ? ["https"] : isFurtherName ? ["http", "https"] : ["http"];
   return schemes.some((scheme) => origin.toLowerCase() === `${scheme}://${host.toLowerCase()}`);
+}
+
+/** Did the request come over TLS? */
+export function isEncrypted({ socket }: IncomingMessage): boolean {
+  return (socket as Partial<TLSSocket>).encrypted === true;
 }
 
 function duplicateHeader(field: string, message: string): Problem {

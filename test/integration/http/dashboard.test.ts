@@ -194,7 +194,7 @@ test("a revocation: the holder loses the lock, the event says by whom and why, a
     keys: ["k"],
     label: "worker",
     reason: "its host is gone",
-    source: "told",
+    source: "reported",
   });
   expect(site.logged.some((line) => line.includes("revoked"))).toBe(true);
 }, 40_000);
@@ -336,7 +336,7 @@ test("a lock server has the pages too, with all of its events", async () => {
     what: "the lock in the list",
   });
   const event = await readEvent(browser, server.url, "granted");
-  expect(event).toMatchObject({ kind: "granted", keys: ["k"], label: "job", account: "ana", source: "told" });
+  expect(event).toMatchObject({ kind: "granted", keys: ["k"], label: "job", account: "ana", source: "reported" });
   const { token } = held.json;
   const body = { key: "k", token, reason: "test" };
   expect((await browser.change("/ui/api/revoke", { body })).status).toBe(200);
@@ -404,7 +404,7 @@ test("a lock server that was down when the first viewer came tells its events wh
     },
     { within: 30_000, what: "an event" },
   );
-  expect(await found).toMatchObject({ label: "late", source: "told" });
+  expect(await found).toMatchObject({ label: "late", source: "reported" });
 }, 60_000);
 
 /** The first event of this kind in the stream. */

@@ -14,5 +14,5 @@ export function makeWaiter(key: string, change: Partial<ListedClaim> = {}): List
 
 export function makeEvent(sequence: number, change: Partial<DashboardEvent> = {}): DashboardEvent {
   const claim = { keys: ["k"], tag: "t", label: "ana", token: null, account: "" };
-  return { sequence, at: sequence * 1_000, kind: "granted", ...claim, source: "told", ...change };
+  return { sequence, at: sequence * 1_000, kind: "granted", ...claim, source: "reported", ...change };
 }

@@ -17,7 +17,7 @@ function makeListing(views: readonly ClaimView[], isComplete = true): Listing {
   return { sequence, readAt: 0, views, isComplete };
 }
 
-function told(kind: string, tag: string, at: number): ServerEvent {
+function reported(kind: string, tag: string, at: number): ServerEvent {
   return { seq: 1, at, kind, keys: ["k"], tag, label: "ana", account: "", token: 7n };
 }
 
@@ -50,18 +50,18 @@ test("a waiter that is in the list no more has left: it may have had the lock be
   expect([history.grantCount, history.endCount]).toEqual([0, 0]);
 });
 
-test("a claim that was told about is not recorded from lists too, also if it was told later than listed", () => {
+test("a claim that was reported is not recorded from lists too, also if it was reported later than listed", () => {
   const history = new EventHistory(() => 5);
   const holder = makeHolder("k", { tag: "aaaaaaaaaa" });
   history.addListing(makeListing([]));
   history.addListing(makeListing([holder]));
-  history.addTold([told("granted", "aaaaaaaaaa", 10)], false);
+  history.addReported([reported("granted", "aaaaaaaaaa", 10)], false);
   history.addListing(makeListing([holder]));
   history.addListing(makeListing([]));
-  history.addTold([told("released", "aaaaaaaaaa", 20)], false);
+  history.addReported([reported("released", "aaaaaaaaaa", 20)], false);
   history.addListing(makeListing([]));
   history.addListing(makeListing([]));
-  expect(summary(history.after(0))).toEqual(["granted aaaaaaaaaa told", "released aaaaaaaaaa told"]);
+  expect(summary(history.after(0))).toEqual(["granted aaaaaaaaaa reported", "released aaaaaaaaaa reported"]);
 });
 
 test("lists that are not complete, or that failed, say nothing", () => {
@@ -73,17 +73,17 @@ test("lists that are not complete, or that failed, say nothing", () => {
   expect(history.after(0)).toEqual([]);
 });
 
-test("times of waiting and of holding, of claims that were told about", () => {
+test("times of waiting and of holding, of claims that were reported", () => {
   const history = new EventHistory(() => 5);
   expect([history.waits, history.holds]).toEqual([null, null]);
   const events = [
-    told("waiting", "a", 0),
-    told("granted", "a", 50),
-    told("granted", "b", 60),
-    told("released", "a", 90),
+    reported("waiting", "a", 0),
+    reported("granted", "a", 50),
+    reported("granted", "b", 60),
+    reported("released", "a", 90),
   ];
-  history.addTold(events, false);
-  history.addTold([told("expired", "b", 1_000_000), told("withdrawn", "c", 1)], false);
+  history.addReported(events, false);
+  history.addReported([reported("expired", "b", 1_000_000), reported("withdrawn", "c", 1)], false);
   const bucketsOf = (counts: readonly number[] = []): number[] =>
     counts.flatMap((count, bucket) => Array<number>(count).fill(bucket));
   expect(bucketsOf(history.waits?.counts)).toEqual([0, 4]);
@@ -94,15 +94,15 @@ test("the last 10,000 events are kept, with the time since when none is missing"
   const history = new EventHistory(() => 7);
   let notifications = 0;
   const subscription = history.subscribe(() => notifications++);
-  history.addTold(
-    Array.from({ length: 10_003 }, (_, index) => told("granted", `t${index}`, index)),
+  history.addReported(
+    Array.from({ length: 10_003 }, (_, index) => reported("granted", `t${index}`, index)),
     false,
   );
   expect(history.after(0)).toHaveLength(10_000);
   expect(history.after(10_001).map((event) => event.sequence)).toEqual([10_002, 10_003]);
   expect(history.since).toBe(7);
   subscription[Symbol.dispose]();
-  history.addTold([told("released", "t1", 20_000)], true);
+  history.addReported([reported("released", "t1", 20_000)], true);
   expect(notifications).toBe(1);
 });
 
@@ -110,10 +110,10 @@ test("a revocation through the pages is recorded once, and the end of its claim 
   const history = new EventHistory(() => 5);
   const holder = makeHolder("k", { tag: "a" });
   for (const views of [[], [holder]]) history.addListing(makeListing(views));
-  history.addTold([told("granted", "a", 10)], false);
-  const { seq: _, token, ...event } = told("revoked", "a", 20);
-  history.addRevocation({ ...event, token: String(token), source: "told", reason: "test" });
-  history.addTold([told("revoked", "a", 20)], false);
+  history.addReported([reported("granted", "a", 10)], false);
+  const { seq: _, token, ...event } = reported("revoked", "a", 20);
+  history.addRevocation({ ...event, token: String(token), source: "reported", reason: "test" });
+  history.addReported([reported("revoked", "a", 20)], false);
   for (const views of [[holder], [], [], []]) history.addListing(makeListing(views));
   for (const views of [[], [], []]) history.addListing(makeListing(views));
   const kinds = history.after(0).map(({ kind, reason }) => [kind, reason]);
@@ -124,13 +124,13 @@ test("a revocation through the pages is recorded once, and the end of its claim 
   expect(kinds.filter(([kind]) => kind === "revoked")).toHaveLength(1);
 });
 
-test("a lock server tells everything: nothing is taken from lists, and nothing is remembered for them", () => {
+test("a lock server reports everything: nothing is taken from lists, and nothing is remembered for them", () => {
   const history = new EventHistory(() => 5);
   history.origin = "server";
   for (const views of [[], [makeHolder("k")], [], []]) history.addListing(makeListing(views));
   expect(history.after(0)).toEqual([]);
-  const { tag, ...rest } = told("revoked", "a", 1);
-  history.addRevocation({ ...rest, tag, token: "7", source: "told" });
+  const { tag, ...rest } = reported("revoked", "a", 1);
+  history.addRevocation({ ...rest, tag, token: "7", source: "reported" });
   expect(history.after(0)).toEqual([]);
 });
 
@@ -147,10 +147,10 @@ test("after a list that failed, no event says what happened meanwhile, and the h
 test("a viewer sees only the events of keys that the account may see, and only those keys", () => {
   const access = createTestAccess(testAccount("ana", "a/", ["inspect"]));
   const history = new EventHistory(() => 5);
-  history.addTold(
+  history.addReported(
     [
-      { ...told("granted", "x", 1), keys: ["a/1", "b/1"] },
-      { ...told("granted", "y", 1), keys: ["b/2"] },
+      { ...reported("granted", "x", 1), keys: ["a/1", "b/1"] },
+      { ...reported("granted", "y", 1), keys: ["b/2"] },
     ],
     false,
   );

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { awaitFurther } from "../../../src/dashboard/model/told-values.ts";
+import { awaitFurther } from "../../../src/dashboard/model/sent-values.ts";
 
-test("a value that the field has told does not replace what was typed meanwhile", () => {
+test("a value that the field has sent does not replace what was typed meanwhile", () => {
   expect(awaitFurther(["k", "ke"], "k")).toEqual(["ke"]);
   expect(awaitFurther(["k", "ke", "key"], "key")).toEqual([]);
 });
