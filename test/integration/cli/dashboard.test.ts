@@ -157,6 +157,18 @@ test.concurrent("--open without the folder of a session, and without a program t
   expect((await dashboard.ended).code).toBe(0);
 });
 
+test.concurrent("--open where no file can be written: the dashboard goes on, and says why", async () => {
+  const store = `sqlite:${join(sandbox.folder, "eight.db")}`;
+  const dashboard = sandbox.start(["dashboard", "--http", "127.0.0.1:0", "--url", store, "--open"], {
+    env: { XDG_RUNTIME_DIR: "/proc" },
+  });
+  const link = await linkOf(dashboard);
+  await until(() => /could not be opened/.test(dashboard.err()), { within: 20_000, what: "the message" });
+  expect((await signIn(link)).status).toBe(200);
+  dashboard.process.kill("SIGTERM");
+  expect((await dashboard.ended).code).toBe(0);
+});
+
 test.concurrent("with accounts the link has no token, and the API is that of a gateway", async () => {
   const { credential, hash } = createCredential();
   const accounts = join(sandbox.folder, "accounts.json");

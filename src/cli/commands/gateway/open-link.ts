@@ -12,21 +12,33 @@ import { info } from "../../output.ts";
 /** How long the file exists: as long as the link is valid. */
 const FILE_MS = 60_000;
 
-/** A desktop that cannot open the file is reported: the user has the link on the screen, too. */
+/** A link that cannot be opened, on a full disk or without a desktop, is reported: the user has one on the screen, too. */
 export function openInBrowser(link: string): void {
+  try {
+    openFile(link);
+  } catch (error) {
+    reportFailure(error as Error);
+  }
+}
+
+function openFile(link: string): void {
   const folder = createFolder();
   const remove = (): void => rmSync(folder, { recursive: true, force: true });
-  const file = join(folder, "dashboard.html");
-  writeFileSync(file, `<!doctype html><meta http-equiv="refresh" content="0; url=${link}">\n`, { mode: 0o600 });
   process.once("exit", remove);
   setTimeout(remove, FILE_MS).unref();
+  const file = join(folder, "dashboard.html");
+  writeFileSync(file, `<!doctype html><meta http-equiv="refresh" content="0; url=${link}">\n`, { mode: 0o600 });
   const program = process.platform === "darwin" ? "open" : "xdg-open";
   const child = spawn(program, [file], { stdio: "ignore", detached: true });
-  child.on("error", ({ message }) => {
+  child.on("error", (error) => {
     remove();
-    info(`the link could not be opened: ${message}`);
+    reportFailure(error);
   });
   child.unref();
+}
+
+function reportFailure({ message }: Error): void {
+  info(`the link could not be opened: ${message}`);
 }
 
 /** In the folder of this user's session, if there is one: without a login it may not exist. */
