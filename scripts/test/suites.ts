@@ -16,6 +16,7 @@ export type Requirement =
   | "pgbouncer"
   | "mariadb"
   | "zookeeper"
+  | "etcd"
   | "curator"
   | "runtimes"
   | "bindfs"
@@ -66,6 +67,7 @@ export const SUITES: readonly Suite[] = [
       "test/conformance/redis",
       "test/conformance/quorum",
       "test/conformance/zookeeper",
+      "test/conformance/etcd",
       ...SQL_STORES.map((store) => `test/conformance/${store}`),
     ],
   },
@@ -104,6 +106,7 @@ export const SUITES: readonly Suite[] = [
     tests: ["test/integration/zookeeper/", "test/conformance/zookeeper"],
     requires: ["zookeeper", "curator"],
   },
+  { name: "etcd", store: "etcd", tests: ["test/integration/etcd/", "test/conformance/etcd"], requires: ["etcd"] },
   sqlSuite("postgres", ["postgres", "pgbouncer", "query-builders", "prisma"]),
   sqlSuite("mysql", ["mariadb", "query-builders", "prisma"]),
   sqlSuite("sqlite", ["bindfs", "query-builders", "better-sqlite3"]),

@@ -12,6 +12,7 @@ import { compileCurator } from "../curator/contender-process.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { installBetterSqlite3, installInterop, installInteropFolders, installPrisma } from "../interop.ts";
 import { installRuntimes } from "../runtimes.ts";
+import { etcdUnavailableReason, installEtcd } from "../stores/etcd.ts";
 import { installMariaDb, mariaDbUnavailableReason } from "../stores/mariadb.ts";
 import { installPgBouncer, pgBouncerUnavailableReason } from "../stores/pgbouncer.ts";
 import { installPostgres, postgresUnavailableReason } from "../stores/postgres.ts";
@@ -36,6 +37,7 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   pgbouncer: () => pgBouncerUnavailableReason() === null && installPgBouncer(),
   mariadb: () => mariaDbUnavailableReason() === null && installMariaDb(),
   zookeeper: installZooKeeper,
+  etcd: () => etcdUnavailableReason() === null && installEtcd(),
   curator: compileCurator,
   runtimes: installRuntimes,
   bindfs: installBindfs,

@@ -1,0 +1,359 @@
+// Real etcd servers for tests: installed from Debian where they are missing, started on free ports, ended by pid.
+
+import type { ChildProcess } from "node:child_process";
+import { execFile, spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
+import { request as requestSecurely } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { Certificate } from "../certificates.ts";
+import { canInstall, installPackages } from "../debian-packages.ts";
+import { freePorts } from "../free-port.ts";
+import { endWithParent } from "../processes/end-with-parent.ts";
+import { signalChild } from "../processes/process-tree.ts";
+import { until } from "../until.ts";
+
+const PROGRAM = "etcd";
+const START_MS = 30_000;
+const CALL_TIMEOUT_MS = 10_000;
+/** Of the etcdctl that a test runs, on a busy machine. */
+const COMMAND_TIMEOUT_MS = 20_000;
+const FILLER_BYTES = 1_000_000;
+
+const runFile = promisify(execFile);
+
+export type EtcdAddress = { readonly host: string; readonly port: number };
+
+export type EtcdOptions = {
+  /** Default 20 for one server, 100 for a cluster: a busy machine would change its leader. */
+  readonly heartbeatMs?: number;
+  /** Default 200 for one server, 500 for a cluster. The shortest ttl that it grants is 1.5 of these, in whole seconds. */
+  readonly electionMs?: number;
+  /** Bytes of its database beyond which it takes deletes only. */
+  readonly quotaBytes?: number;
+  /** Seconds after its last use that a token of auth ends. Default: 300. */
+  readonly tokenTtlSeconds?: number;
+  /** It speaks TLS alone, with this certificate, which this authority has issued. */
+  readonly tls?: Certificate & { readonly ca: string };
+  /** Further arguments. */
+  readonly args?: readonly string[];
+  /** Another build of it. */
+  readonly program?: string;
+};
+
+export type EtcdCommandOptions = {
+  /** "name:password" */
+  readonly user?: string;
+};
+
+export type EtcdServer = {
+  readonly address: EtcdAddress;
+  /** http://127.0.0.1:2379, or https: */
+  readonly url: string;
+  readonly pid: number;
+  /** One request to its JSON gateway: what it answers with, whatever its status is. */
+  call(path: string, body?: object, token?: string): Promise<{ readonly status: number; readonly body: EtcdBody }>;
+  /** What a command of etcdctl prints. @throws Error with what it prints if it fails */
+  runCommand(args: readonly string[], options?: EtcdCommandOptions): Promise<string>;
+  /** SIGSTOP and SIGCONT, for one. After SIGSTOP it does nothing more. */
+  signal(name: NodeJS.Signals): void;
+  /** Ends it with this signal and waits for its end. Its data stay. */
+  stop(signal?: NodeJS.Signals): Promise<void>;
+  /** Starts it again on the same port with the same data, and waits until it has a leader. */
+  start(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** As the gateway writes it: 64-bit numbers are text, and what is zero, empty or false is left out. */
+// biome-ignore lint/suspicious/noExplicitAny: each call has a shape of its own, which its test states
+export type EtcdBody = any;
+
+/** One server of its own. */
+export async function startEtcd(options: EtcdOptions = {}): Promise<EtcdServer> {
+  installEtcd();
+  const [port = 0, peerPort = 0] = await freePorts(2);
+  const server = createServer({ heartbeatMs: 20, electionMs: 200, ...options }, port, [peerPort], 0);
+  await server.start();
+  return server;
+}
+
+/** Several servers that are one store; each is stopped and started by itself. */
+export type EtcdCluster = {
+  readonly servers: readonly EtcdServer[];
+  readonly addresses: readonly EtcdAddress[];
+  /** Waits until one of the servers that answer leads, and gives it. */
+  leader(): Promise<EtcdServer>;
+  /** Waits for a leader other than this one, which may be stopped. */
+  leaderOtherThan(server: EtcdServer): Promise<EtcdServer>;
+  /** Makes this server the leader, in an orderly way. */
+  moveLeader(to: EtcdServer): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** Three servers; any two of them go on. */
+export async function startEtcdCluster(options: EtcdOptions = {}): Promise<EtcdCluster> {
+  installEtcd();
+  const ports = await freePorts(6);
+  const [clientPorts, peerPorts] = [ports.slice(0, 3), ports.slice(3)];
+  const servers = clientPorts.map((port, index) =>
+    createServer({ heartbeatMs: 100, electionMs: 500, ...options }, port, peerPorts, index),
+  );
+  // one that listens for its peers and does not answer them yet costs each of the others a second
+  for (const server of servers) await server.spawn();
+  await Promise.all(servers.map((server) => server.waitForLeader()));
+  const leadsAmong = async (candidates: readonly InternalServer[]): Promise<InternalServer | undefined> => {
+    const statuses = await Promise.all(candidates.map((server) => server.readStatus()));
+    return candidates.find((_, index) => statuses[index]?.leader === statuses[index]?.header.member_id);
+  };
+  const findLeader = (candidates: readonly InternalServer[]): Promise<InternalServer> =>
+    until(() => leadsAmong(candidates), { within: START_MS, what: "a leader" });
+  return {
+    servers,
+    addresses: servers.map(({ address }) => address),
+    leader: () => findLeader(servers),
+    leaderOtherThan: (oldLeader) => findLeader(servers.filter((server) => server !== oldLeader)),
+    async moveLeader(to) {
+      const leader = await findLeader(servers);
+      if (leader === to) return;
+      const { header } = await (to as InternalServer).readStatus();
+      await leader.runCommand(["move-leader", BigInt(header.member_id).toString(16)]);
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
+    },
+  };
+}
+
+type InternalServer = EtcdServer & {
+  /** Starts the process and waits until its peers can talk to it. */
+  spawn(): Promise<void>;
+  waitForLeader(): Promise<void>;
+  /** With no member_id and leader where it does not answer. */
+  readStatus(): Promise<{ readonly header: { readonly member_id: string }; readonly leader?: string }>;
+};
+
+function createServer(
+  { heartbeatMs, electionMs, quotaBytes, tokenTtlSeconds, tls, args = [], program = PROGRAM }: EtcdOptions,
+  port: number,
+  peerPorts: readonly number[],
+  index: number,
+): InternalServer {
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-etcd-"));
+  const url = `${tls === undefined ? "http" : "https"}://127.0.0.1:${port}`;
+  const peerUrls = peerPorts.map((peerPort) => `http://127.0.0.1:${peerPort}`);
+  const peerUrl = peerUrls[index] as string;
+  const files = { cert: join(folder, "cert.pem"), key: join(folder, "key.pem"), ca: join(folder, "ca.pem") };
+  if (tls !== undefined) {
+    writeFileSync(files.cert, tls.cert);
+    writeFileSync(files.key, tls.key, { mode: 0o600 });
+    writeFileSync(files.ca, tls.ca);
+  }
+  const command = [
+    ...[program, "--name", `m${index}`, "--data-dir", join(folder, "data")],
+    ...["--listen-client-urls", url, "--advertise-client-urls", url],
+    ...["--listen-peer-urls", peerUrl, "--initial-advertise-peer-urls", peerUrl],
+    ...["--initial-cluster", peerUrls.map((otherUrl, otherIndex) => `m${otherIndex}=${otherUrl}`).join(",")],
+    ...["--heartbeat-interval", String(heartbeatMs), "--election-timeout", String(electionMs)],
+    ...(quotaBytes === undefined ? [] : ["--quota-backend-bytes", String(quotaBytes)]),
+    ...(tokenTtlSeconds === undefined ? [] : ["--auth-token-ttl", String(tokenTtlSeconds)]),
+    ...(tls === undefined ? [] : ["--cert-file", files.cert, "--key-file", files.key]),
+    ...args,
+  ];
+  let child: ChildProcess | null = null;
+
+  const call: EtcdServer["call"] = (path, body = {}, token) => postJson(url, path, body, token, tls?.ca);
+
+  async function readStatus(): ReturnType<InternalServer["readStatus"]> {
+    const status = await call("/v3/maintenance/status").catch(() => null);
+    return status?.status === 200 ? status.body : { header: { member_id: "none" } };
+  }
+
+  async function spawnServer(): Promise<void> {
+    const [first = "", ...rest] = endWithParent(command);
+    const started = spawn(first, rest, { stdio: "ignore" });
+    child = started;
+    await until(
+      () => {
+        if (started.exitCode !== null) throw new Error(`etcd on port ${port} ended: ${started.exitCode}`);
+        return isAnswering(peerUrl);
+      },
+      { within: START_MS, what: "etcd to answer its peers" },
+    );
+  }
+
+  async function waitForLeader(): Promise<void> {
+    const hasLeader = async (): Promise<boolean> => ((await readStatus()).leader ?? "0") !== "0";
+    await until(hasLeader, { within: START_MS, what: `etcd on port ${port} to have a leader` });
+  }
+
+  async function stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
+    const stoppedChild = child;
+    child = null;
+    if (stoppedChild === null || stoppedChild.exitCode !== null) return;
+    const exit = new Promise((resolve) => stoppedChild.once("exit", resolve));
+    stoppedChild.kill(signal);
+    await exit;
+  }
+
+  return {
+    address: { host: "127.0.0.1", port },
+    url,
+    get pid() {
+      return child?.pid ?? 0;
+    },
+    call,
+    readStatus,
+    runCommand: (commandArgs, { user } = {}) =>
+      runEtcdctl(commandArgs, [
+        `--endpoints=${url}`,
+        ...(tls === undefined ? [] : [`--cacert=${files.ca}`]),
+        ...(user === undefined ? [] : [`--user=${user}`]),
+      ]),
+    signal: (name) => {
+      if (child !== null) signalChild(child, name);
+    },
+    stop,
+    spawn: spawnServer,
+    waitForLeader,
+    async start() {
+      await spawnServer();
+      await waitForLeader();
+    },
+    async [Symbol.asyncDispose]() {
+      await stop("SIGKILL");
+      rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+    },
+  };
+}
+
+async function runEtcdctl(args: readonly string[], options: readonly string[]): Promise<string> {
+  const { stdout } = await runFile("etcdctl", [...options, ...args], {
+    env: etcdctlEnvironment(),
+    timeout: COMMAND_TIMEOUT_MS,
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  return stdout;
+}
+
+/** Of a process that runs etcdctl: 3.4 may take its old API by a variable of the machine's. */
+export function etcdctlEnvironment(): NodeJS.ProcessEnv {
+  return { ...process.env, ETCDCTL_API: "3" };
+}
+
+/**
+ * Users, and that every request needs one: root, and "app", which may read and write the keys that begin with the prefix and
+ * no other. Both have the password.
+ */
+export async function enableEtcdAuth(server: EtcdServer, password: string, prefix: string): Promise<void> {
+  const rights = prefix === "" ? ["", "--from-key=true"] : [prefix, "--prefix=true"];
+  for (const args of [
+    ["user", "add", `root:${password}`],
+    ["user", "grant-role", "root", "root"],
+    ["role", "add", "locks"],
+    ["role", "grant-permission", "locks", "readwrite", ...rights],
+    ["user", "add", `app:${password}`],
+    ["user", "grant-role", "app", "locks"],
+    ["auth", "enable"],
+  ])
+    await server.runCommand(args);
+}
+
+/** Fills a server that has a quota until it refuses what it would have to store. */
+export async function fillEtcd(server: EtcdServer): Promise<void> {
+  const value = Buffer.alloc(FILLER_BYTES, "x").toString("base64");
+  const key = Buffer.from(FILLER_KEY).toString("base64");
+  await until(async () => (await server.call("/v3/kv/put", { key, value })).status !== 200, {
+    within: START_MS,
+    what: "etcd to have no space",
+  });
+}
+
+/** Undoes fillEtcd(). */
+export async function emptyEtcd(server: EtcdServer): Promise<void> {
+  await server.runCommand(["del", FILLER_KEY]);
+  await compactEtcd(server);
+  await server.runCommand(["defrag"]);
+  await server.runCommand(["alarm", "disarm"]);
+}
+
+const FILLER_KEY = "filler-of-a-test";
+
+/** Forgets all but the present state. Gives the revision up to which nothing is known any more. */
+export async function compactEtcd(server: EtcdServer): Promise<string> {
+  const { revision } = (await server.call("/v3/kv/range", { key: "AA==" })).body.header;
+  await server.runCommand(["compact", revision, "--physical=true"]);
+  return revision;
+}
+
+/** Why there is no etcd here and none can be had; null if there is. */
+export function etcdUnavailableReason(): string | null {
+  if (isInstalled() || canInstall()) return null;
+  return "etcd and etcdctl are not installed, and only root on Debian or Ubuntu could install them";
+}
+
+export function installEtcd(): void {
+  if (isInstalled()) return;
+  const reason = etcdUnavailableReason();
+  if (reason !== null) throw new Error(reason);
+  installPackages(["etcd-server", "etcd-client"], "the etcd tests");
+}
+
+function isInstalled(): boolean {
+  return (
+    spawnSync(PROGRAM, ["--version"], { stdio: "ignore" }).status === 0 &&
+    spawnSync("etcdctl", ["version"], { stdio: "ignore", env: etcdctlEnvironment() }).status === 0
+  );
+}
+
+function postJson(
+  url: string,
+  path: string,
+  body: object,
+  token: string | undefined,
+  ca: string | undefined,
+): ReturnType<EtcdServer["call"]> {
+  return new Promise((resolve, reject) => {
+    const options = {
+      method: "POST",
+      headers: { "content-type": "application/json", ...(token !== undefined && { authorization: token }) },
+      timeout: CALL_TIMEOUT_MS,
+      agent: false,
+      ...(ca !== undefined && { ca }),
+    } as const;
+    const send = url.startsWith("https:") ? requestSecurely : request;
+    const outgoing = send(new URL(path, url), options, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (chunk: string) => {
+        text += chunk;
+      });
+      response.on("error", reject);
+      response.on("end", () => resolve({ status: response.statusCode ?? 0, body: parseBody(text) }));
+    });
+    outgoing.on("timeout", () => outgoing.destroy(new Error(`no answer to ${path}`)));
+    outgoing.on("error", reject);
+    outgoing.end(JSON.stringify(body));
+  });
+}
+
+function parseBody(text: string): EtcdBody {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return { text };
+  }
+}
+
+function isAnswering(peerUrl: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const outgoing = request(new URL("/version", peerUrl), { timeout: 1_000, agent: false }, (response) => {
+      response.resume();
+      response.on("end", () => resolve(true));
+    });
+    outgoing.on("timeout", () => outgoing.destroy());
+    outgoing.on("error", () => resolve(false));
+    outgoing.end();
+  });
+}
