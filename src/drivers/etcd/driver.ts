@@ -36,9 +36,7 @@ import { Gateway } from "./gateway.ts";
 import type { Lease } from "./leases.ts";
 import { Leases } from "./leases.ts";
 import { listClaims, readQueue } from "./list.ts";
-import type { Operation } from "./messages.ts";
-import { deleteKey, encodeText, wasCreatedAt } from "./messages.ts";
-import { encodeRevoked, Names } from "./names.ts";
+import { Names } from "./names.ts";
 import type { EtcdOptions } from "./options.ts";
 import { validateEtcdOptions } from "./options.ts";
 import { EntryQueues } from "./queue.ts";
@@ -119,7 +117,7 @@ class EtcdDriver implements Driver {
       onUnblocked: (entries) => void this.#onUnblocked(entries),
       onChanged: ({ claim }) => this.#events?.recheck(claim.id),
       onWanted: (entry) => this.#onWanted(entry),
-      onArrival: (entry) => void this.#onArrival(entry),
+      onOthers: (entry) => void this.#onOthers(entry),
     });
     this.#queues = new EntryQueues({
       ...{ leases: this.#leases, watches: this.#watches, names, clock, tokenBase, onEnd },
@@ -147,17 +145,16 @@ class EtcdDriver implements Driver {
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
     const now = this.#clock.now();
     const known = claims.map((claim) => this.#entries.find(claim));
-    const present = known.filter((entry): entry is Entry => entry?.status === "present");
+    const present = known.filter((entry) => entry !== undefined && isLive(entry)) as Entry[];
     for (const entry of present) entry.dueAt = now + entry.ttlMs;
     const leases = new Set(present.map(({ lease }) => lease).filter((lease) => lease !== null));
-    const hasWatched = present.some(isWatched);
-    await Promise.all([...[...leases].map((lease) => this.#leases.extend(lease)), hasWatched && this.#stream.confirm()]);
+    await Promise.all([...[...leases].map((lease) => this.#leases.extend(lease)), present.some(isWatched) && this.#stream.confirm()]);
     // with an active watch on its entry a held claim needs no request of its own
-    const answers = await this.#queues.look(present.filter((entry) => !isWatched(entry) && entry.status === "present"));
+    const answers = await this.#queues.look(present.filter((entry) => isLive(entry) && !isWatched(entry)));
     return Promise.all(
       claims.map(async (claim, index): Promise<Answer | undefined> => {
         const entry = known[index] ?? this.#entries.getOrCreate(claim);
-        if (entry.status === "present") return answers.get(entry) ?? this.#queues.toHeldAnswer(entry);
+        if (isLive(entry)) return answers.get(entry) ?? this.#queues.toHeldAnswer(entry);
         if (entry.status === "unplaced") return this.#refuseCleanly(entry, () => this.#queues.adopt(entry));
         if (entry.isDeletePending) await this.#queues.delete([entry]);
         return entry.noneAnswer;
@@ -213,7 +210,7 @@ class EtcdDriver implements Driver {
   }
 
   async #release(releases: readonly Release[], entries: readonly Entry[]): Promise<readonly boolean[]> {
-    const mayArrive = entries.filter((_, index) => releases[index]?.hasUnansweredClaim === true);
+    const mayArrive = entries.filter((entry, index) => entry.isShared || releases[index]?.hasUnansweredClaim === true);
     const arriving = new Set(mayArrive);
     const others = entries.filter((entry) => !arriving.has(entry));
     const existed = new Map<Entry, boolean | undefined>();
@@ -241,23 +238,15 @@ class EtcdDriver implements Driver {
 
   async #revoke({ key, token, now }: RevokeTarget): Promise<boolean> {
     const queue = await readQueue(this.#gateway, this.#names.toQueueName(key));
-    const target = queue.find(({ createRevision, isHeld }) => isHeld && this.#queues.hasToken(createRevision, token));
+    const target = queue.find((entry) => entry.isHeld && this.#queues.hasToken(entry, token));
     if (target === undefined) return false;
-    const { name, createRevision, value } = target;
+    const { value } = target;
     if (!now && value?.isRevoked === true) return false; // already revoked
     if (!now && value === null)
-      throw new StoreRefusedError(`etcd: the entry of another program on ${JSON.stringify(key)} can only be removed at once`);
-    const compare = [wasCreatedAt(name, createRevision)];
-    let isThere = true;
-    if (value !== null) {
-      // the value first: it shows the holder why its entry is gone
-      const put: Operation = {
-        request_put: { key: encodeText(name), value: encodeRevoked(value), ignore_lease: true },
-      };
-      isThere = (await this.#leases.txn({ compare, success: [put] })).succeeded === true;
-    }
-    if (now && isThere) isThere = (await this.#leases.txn({ compare, success: [deleteKey(name)] })).succeeded === true;
-    return isThere;
+      throw new StoreRefusedError(
+        `etcd: the entry of another program on ${JSON.stringify(key)} can only be removed at once`,
+      );
+    return this.#queues.revoke(target, value, now);
   }
 
   /** The servers have no such lease any more, so its entries are gone. */
@@ -287,9 +276,10 @@ class EtcdDriver implements Driver {
     }
   }
 
-  async #onArrival(entry: Entry): Promise<void> {
+  async #onOthers(entry: Entry): Promise<void> {
     try {
       if (await this.#queues.hasWaiter(entry)) this.#onWanted(entry);
+      else entry.isWanted = false;
     } catch {
       this.#events?.recheck(entry.claim.id);
     }
@@ -302,8 +292,14 @@ class EtcdDriver implements Driver {
   }
 }
 
-/** A held claim whose entry is watched, on a lease of this client. */
-function isWatched({ grant, watch, watched, name, lease }: Entry): boolean {
-  return grant === "held" && watched === name && watch?.isActive === true && lease !== null;
+/** It waits or is held. A revoked one is not renewed. */
+function isLive({ status, grant }: Entry): boolean {
+  return status === "present" && grant !== "revoked";
+}
+
+/** A held claim whose entry is watched, on a lease of this client; of one that can be recalled the queue is read. */
+function isWatched({ grant, watch, watched, name, lease, isRecallable }: Entry): boolean {
+  const isCovered = watched === name && watch?.isActive === true && !isRecallable;
+  return grant === "held" && lease !== null && isCovered;
 }
 

@@ -31,6 +31,8 @@ export class Entry {
   watched = "";
   /** Another claim waits for it; only known if the claim asks to be recalled. */
   isWanted = false;
+  /** Other clients may ask about it: it was detached. */
+  isShared = false;
   /** It is released, and its deletion was not answered. */
   isDeletePending = false;
 
@@ -44,6 +46,16 @@ export class Entry {
   get isExclusive(): boolean {
     const [{ permits, limit }] = this.claim.locks;
     return permits >= limit;
+  }
+
+  /** Only what is directly before it matters: nobody asks who waits behind it. */
+  get needsBriefView(): boolean {
+    return this.isExclusive && !this.isRecallable;
+  }
+
+  /** It asks to be recalled, and was not detached. */
+  get isRecallable(): boolean {
+    return this.claim.recall === true && !this.isShared;
   }
 
   get ttlMs(): number {

@@ -7,14 +7,13 @@
 import type { PermitRequest } from "../../lock-table/admission.ts";
 import type { Claim } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
-import { publicTag } from "../../util/ids.ts";
 import type { KeyValue } from "./messages.ts";
 import { decodeText, encodeText } from "./messages.ts";
 
 /** The version of the values. */
 const VALUE_VERSION = 1;
 
-/** Of claims that were released while a call for them was not answered. A key has no control characters, so none is below it. */
+/** How claims have ended, as far as another call may ask. A key has no control characters, so none is below it. */
 const TOMBSTONES = "\u0000tombstones/";
 
 /** Where the driver keeps its entries. */
@@ -47,8 +46,9 @@ export class Names {
     return this.#isCompatible ? text : text.replaceAll("%2F", "/").replaceAll("%25", "%");
   }
 
-  toTombstone(claim: Claim): string {
-    return `${this.prefix}${TOMBSTONES}${publicTag(claim.id)}`;
+  /** The tombstone of an entry. */
+  toTombstone(name: string): string {
+    return `${this.prefix}${TOMBSTONES}${name.slice(name.lastIndexOf("/") + 1)}`;
   }
 }
 

@@ -12,6 +12,7 @@ import type { Operation, OperationResponse, RangeResponse, Txn, TxnResponse } fr
 import {
   belongsTo,
   countDeleted,
+  decodeText,
   deleteKey,
   encodeText,
   isAbsent,
@@ -20,14 +21,18 @@ import {
   readKey,
   wasCreatedAt,
 } from "./messages.ts";
-import type { Names, QueuedEntry } from "./names.ts";
-import { decodeEntry, encodeValue, toQueue } from "./names.ts";
+import type { EntryValue, Names, QueuedEntry } from "./names.ts";
+import { decodeEntry, encodeRevoked, encodeValue, toQueue } from "./names.ts";
 import type { EntryWatches } from "./watches.ts";
 
 /** The size of a grant's token range, which local hand-offs use. */
 const TOKENS_PER_ENTRY = 1_024n;
 /** Of an exclusive claim: its own entry, its predecessor, and whether that is the first. */
 const ENTRIES_OF_INTEREST = 3;
+/** A waiting claim is asked about after this time at the latest, should its watch report nothing. */
+const MAX_RECHECK_MS = 5_000;
+/** How long a tombstone of an entry of another program stays. */
+const TOMBSTONE_MS = 10_000;
 /** How many names are read to see whether a key is in use. */
 const NAMES_OF_INTEREST = 8;
 
@@ -63,13 +68,13 @@ export class EntryQueues {
     const { names } = this.#options;
     const isTry = !entry.claim.wait && entry.isExclusive;
     const range = rangeOf(entry.queueName);
-    const tombstone = encodeText(names.toTombstone(entry.claim));
+    const tombstone = encodeText(names.toTombstone(entry.name));
     const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
       compare: [isAbsent(isTry ? range : { key: encodeText(entry.name) }), isAbsent({ key: tombstone })],
       success: [this.#putNew(entry, leaseId), ...(isTry ? [] : [this.#toView(entry, false)])],
       failure: [
         readKey(entry.name),
-        { request_range: { key: tombstone, count_only: true } },
+        { request_range: { key: tombstone } },
         { request_range: { ...range, keys_only: true, limit: NAMES_OF_INTEREST } },
       ],
     }));
@@ -91,8 +96,9 @@ export class EntryQueues {
       await this.#takeOver(entry, decodeEntry(existing));
       return this.lookAgain(entry);
     }
-    if (Number(tombstone?.count ?? 0) > 0) {
-      this.#options.onEnd(entry, "released");
+    const reason = toEndReason(tombstone);
+    if (reason !== null) {
+      this.#options.onEnd(entry, reason);
       return entry.noneAnswer;
     }
     // a try: somebody is there, or only entries of keys that begin with this one
@@ -128,12 +134,16 @@ export class EntryQueues {
   async adopt(entry: Entry): Promise<Answer> {
     const lease = await this.#obtainLease(entry);
     if (entry.status !== "unplaced") return entry.noneAnswer;
-    const { responses } = await this.#options.leases.txn({ success: [readKey(entry.name)] }, toCallTimeoutMs(lease));
-    const existing = responses?.[0]?.response_range?.kvs?.[0];
+    const { leases, names, onEnd } = this.#options;
+    const reads = [readKey(entry.name), readKey(names.toTombstone(entry.name))];
+    const { responses = [] } = await leases.txn({ success: reads }, toCallTimeoutMs(lease));
+    const existing = responses[0]?.response_range?.kvs?.[0];
     if (existing === undefined) {
-      this.#options.onEnd(entry, null);
+      // a client that has released it since it was detached has left a tombstone
+      onEnd(entry, toEndReason(responses[1]?.response_range) ?? "expired");
       return entry.noneAnswer;
     }
+    entry.isShared = true;
     await this.#takeOver(entry, decodeEntry(existing));
     return this.lookAgain(entry);
   }
@@ -183,13 +193,12 @@ export class EntryQueues {
   async hasWaiter({ queueName }: Entry): Promise<boolean> {
     const range = { ...rangeOf(queueName), serializable: true };
     const { responses } = await this.#options.leases.readAtMember([{ request_range: range }]);
-    const queue = toQueue(responses?.[0]?.response_range?.kvs, queueName);
-    return queue.slice(countAdmitted(queue)).some(({ value }) => value?.wait !== false);
+    return hasWaiter(toQueue(responses?.[0]?.response_range?.kvs, queueName));
   }
 
   /**
    * Deletes the entries, and says which existed. With `tombstoneLease` each leaves a tombstone for as long: a call that creates it may be under
-   * way.
+   * way, or another client may ask how it has ended.
    */
   async delete(entries: readonly Entry[], tombstoneLease?: string): Promise<boolean[]> {
     const { leases, names, onEnd } = this.#options;
@@ -197,17 +206,32 @@ export class EntryQueues {
     for (const part of chunk(entries, MAX_TXN_OPERATIONS / 2)) {
       for (const entry of part) entry.isDeletePending = true;
       const deletions = part.map(({ name }) => deleteKey(name));
-      const tombstones = tombstoneLease === undefined ? [] : part.map(({ claim }) => names.toTombstone(claim));
-      const puts = tombstones.map((name) => ({
-        request_put: { key: encodeText(name), value: "", lease: tombstoneLease as string },
-      }));
-      const { responses = [] } = await leases.txn({ success: [...deletions, ...puts] });
+      const tombstones =
+        tombstoneLease === undefined
+          ? []
+          : part.map(({ name }) => putTombstone(names.toTombstone(name), "released", tombstoneLease));
+      const { responses = [] } = await leases.txn({ success: [...deletions, ...tombstones] });
       for (const [index, entry] of part.entries()) {
         existed.push(countDeleted(responses[index]) > 0);
         onEnd(entry, "released");
       }
     }
     return existed;
+  }
+
+  /** Revokes the grant of this entry. With `isRemoved` it is gone, and its tombstone says why. */
+  async revoke(target: QueuedEntry, value: EntryValue | null, isRemoved: boolean): Promise<boolean> {
+    const { leases, names } = this.#options;
+    const { name, createRevision } = target;
+    const success: Operation[] = [];
+    if (isRemoved) {
+      const lease = await leases.grantDetached(value?.ttlMs ?? TOMBSTONE_MS);
+      success.push(deleteKey(name), putTombstone(names.toTombstone(name), "revoked", lease));
+    } else if (value !== null) {
+      const revoked = encodeRevoked(value);
+      success.push({ request_put: { key: encodeText(name), value: revoked, ignore_lease: true } });
+    }
+    return (await leases.txn({ compare: [wasCreatedAt(name, createRevision)], success })).succeeded === true;
   }
 
   /** Takes the held entry out of this client's leases: it has one of its own. */
@@ -219,7 +243,9 @@ export class EntryQueues {
       compare: [wasCreatedAt(entry.name, entry.createRevision)],
       success: [putLease(entry.name, leaseId)],
     });
-    // whoever renews it next puts it on a lease of its own
+    // the client that renews it next puts it on one of its leases
+    entry.isShared = true;
+    entry.isWanted = false;
     entry.setWatch(null);
     entry.setLease(null);
     entry.status = "unplaced";
@@ -228,13 +254,13 @@ export class EntryQueues {
 
   /** The answer of a held claim, without a request: its watch reports changes. */
   toHeldAnswer(entry: Entry): Answer {
-    const { claim, isWanted } = entry;
+    const { claim, isWanted, isRecallable } = entry;
     return {
       state: "held",
       token: this.toToken(entry.createRevision),
       tokenCount: Math.min(claim.tokenCount, Number(TOKENS_PER_ENTRY)),
       remainingMs: this.#remainingMs(entry),
-      ...(isWanted && claim.recall === true && { recalled: true }),
+      ...(isWanted && isRecallable && { recalled: true }),
     };
   }
 
@@ -243,10 +269,10 @@ export class EntryQueues {
     return createRevision * TOKENS_PER_ENTRY + this.#options.tokenBase;
   }
 
-  /** Is it one of the tokens of an entry that this revision has created? */
-  hasToken(createRevision: bigint, token: bigint): boolean {
+  /** Is it one of the tokens of this entry? */
+  hasToken({ createRevision, value }: QueuedEntry, token: bigint): boolean {
     const first = this.toToken(createRevision);
-    return token >= first && token < first + TOKENS_PER_ENTRY;
+    return token >= first && token < first + BigInt(Math.min(value?.tokens ?? 1, Number(TOKENS_PER_ENTRY)));
   }
 
   async #obtainLease(entry: Entry): Promise<Lease> {
@@ -296,7 +322,7 @@ export class EntryQueues {
   /** Reads what an answer needs: for an exclusive claim the entries directly before it, else the queue up to its own. */
   #toView(entry: Entry, serializable: boolean): Operation {
     const range = { ...rangeOf(entry.queueName), ...(serializable && { serializable }) };
-    if (!entry.isExclusive) return { request_range: range };
+    if (!entry.needsBriefView) return { request_range: range };
     const upTo = entry.status === "present" ? { max_create_revision: String(entry.createRevision) } : {};
     const newestFirst = { sort_order: "DESCEND", sort_target: "CREATE", limit: ENTRIES_OF_INTEREST };
     return { request_range: { ...range, ...upTo, ...newestFirst } };
@@ -319,9 +345,11 @@ export class EntryQueues {
     const ownIndex = queue.findIndex(({ name }) => name === entry.name);
     const own = queue[ownIndex];
     if (own === undefined || own.createRevision !== entry.createRevision) {
-      this.#options.onEnd(entry, null);
+      const tombstone = await this.#options.leases.txn({ success: [readKey(this.#options.names.toTombstone(entry.name))] });
+      this.#options.onEnd(entry, toEndReason(tombstone.responses?.[0]?.response_range));
       return entry.noneAnswer;
     }
+    if (entry.isRecallable) entry.isWanted = hasWaiter(queue);
     if (own.value?.isRevoked === true) {
       entry.grant = "revoked";
       return entry.noneAnswer;
@@ -338,7 +366,7 @@ export class EntryQueues {
 
   /** recheckMs: a watch reports what frees it. */
   #toWaitingAnswer(entry: Entry): Answer {
-    return { state: "waiting", remainingMs: this.#remainingMs(entry), recheckMs: entry.ttlMs };
+    return { state: "waiting", remainingMs: this.#remainingMs(entry), recheckMs: Math.min(entry.ttlMs, MAX_RECHECK_MS) };
   }
 
   async #grant(entry: Entry, revision: bigint): Promise<Answer> {
@@ -368,21 +396,36 @@ export class EntryQueues {
 /** Null: entries of keys that begin with this one hide what is before the claim's own. */
 function toPartialView(entry: Entry, range: RangeResponse | undefined, revision: bigint): QueueView | null {
   const queue = toQueue(range?.kvs, entry.queueName);
-  const isComplete = !entry.isExclusive || (range?.kvs?.length ?? 0) < ENTRIES_OF_INTEREST;
+  const isComplete = !entry.needsBriefView || (range?.kvs?.length ?? 0) < ENTRIES_OF_INTEREST;
   return isComplete || queue.length > 1 ? { queue, isComplete, revision } : null;
 }
 
-/** Exclusive claims need a view each; the others of one key share one. */
+/** Does a claim wait behind the admitted ones? */
+function hasWaiter(queue: readonly QueuedEntry[]): boolean {
+  return queue.slice(countAdmitted(queue)).some(({ value }) => value?.wait !== false);
+}
+
+function toEndReason(tombstone: RangeResponse | undefined): EndReason | null {
+  const kv = tombstone?.kvs?.[0];
+  if (kv === undefined) return null;
+  return decodeText(kv.value) === "revoked" ? "revoked" : "released";
+}
+
+function putTombstone(name: string, reason: EndReason, lease: string): Operation {
+  return { request_put: { key: encodeText(name), value: encodeText(reason), lease } };
+}
+
+/** Claims with a brief view need one each; the others of one key share one. */
 function groupByView(entries: readonly Entry[]): (readonly Entry[])[] {
   const shared = new Map<string, Entry[]>();
   const groups: Entry[][] = [];
   for (const entry of entries) {
-    const group = entry.isExclusive ? undefined : shared.get(entry.queueName);
+    const group = entry.needsBriefView ? undefined : shared.get(entry.queueName);
     if (group !== undefined) group.push(entry);
     else {
       const created = [entry];
       groups.push(created);
-      if (!entry.isExclusive) shared.set(entry.queueName, created);
+      if (!entry.needsBriefView) shared.set(entry.queueName, created);
     }
   }
   return groups;

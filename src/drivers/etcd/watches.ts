@@ -28,8 +28,8 @@ interface EntryWatchesOptions {
   readonly onChanged: (entry: Entry) => void;
   /** Another claim waits for this one. */
   readonly onWanted: (entry: Entry) => void;
-  /** Another entry was added to the queue of a held claim that shares its key. */
-  readonly onArrival: (entry: Entry) => void;
+  /** Others have come or gone: whether a claim waits for this one must be read. */
+  readonly onOthers: (entry: Entry) => void;
   readonly onEnd: (entry: Entry, reason: EndReason | null) => void;
 }
 
@@ -74,7 +74,7 @@ export class EntryWatches {
     const blocker = findBlocker(queue, ownIndex);
     if (blocker === "queue") return this.#joinQueueWatch(entry, revision);
     const { name } = queue[blocker] as QueuedEntry;
-    const isOnlyOne = isComplete && entry.isExclusive && ownIndex === 1;
+    const isOnlyOne = isComplete && entry.needsBriefView && ownIndex === 1;
     if (entry.watched === name) return;
     entry.setWatch(null);
     entry.watched = name;
@@ -91,7 +91,7 @@ export class EntryWatches {
     if (entry.watched === entry.name) return;
     entry.setWatch(null, entry.name);
     const { clock } = this.#options;
-    if (entry.claim.recall === true) {
+    if (entry.isRecallable) {
       // who has come since its entry was created waits for it
       this.#recallable.push({ entry, fromRevision: entry.createRevision + 1n });
       this.#recallTimer.set(clock.now());
@@ -109,12 +109,11 @@ export class EntryWatches {
   #watchAll(due: readonly OwnWatch[]): void {
     for (const { entry, fromRevision } of due) {
       if (entry.status !== "present" || entry.watched !== entry.name || entry.watch !== null) continue;
-      const isRecalled = entry.claim.recall === true;
-      const target = isRecalled ? rangeOf(entry.queueName) : { key: encodeText(entry.name) };
+      const target = entry.isRecallable ? rangeOf(entry.queueName) : { key: encodeText(entry.name) };
       const listener: WatchListener = {
         onEvent: (event) => {
           if (decodeText(event.kv.key) === entry.name) this.#onOwnEvent(entry, event);
-          else if (!event.isDelete) this.#onOther(entry, event.kv);
+          else this.#onOther(entry, event);
         },
         onMissed: () => {
           entry.setWatch(null);
@@ -138,13 +137,14 @@ export class EntryWatches {
     this.#options.onChanged(entry);
   }
 
-  /** An entry of another claim was created, or changed. */
-  #onOther(entry: Entry, kv: KeyValue): void {
-    const other = decodeEntry(kv);
-    if (entry.isWanted || kv.create_revision !== kv.mod_revision || other.value?.wait === false) return;
-    if (other.name.includes("/", entry.queueName.length)) return;
+  /** An entry of another claim was created, changed or deleted. */
+  #onOther(entry: Entry, { isDelete, kv }: WatchEvent): void {
+    if (isDelete && entry.isWanted) return this.#options.onOthers(entry);
+    if (isDelete || entry.isWanted || kv.create_revision !== kv.mod_revision) return;
+    const { name, value } = decodeEntry(kv);
+    if (value?.wait === false || name.includes("/", entry.queueName.length)) return;
     if (entry.isExclusive) this.#options.onWanted(entry);
-    else this.#options.onArrival(entry);
+    else this.#options.onOthers(entry);
   }
 
   #onGone(entry: Entry): void {
