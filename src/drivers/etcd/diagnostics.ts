@@ -21,14 +21,24 @@ export async function requireVersion(gateway: Gateway): Promise<void> {
 
 /** Runs all checks; changes nothing. */
 export async function diagnose(gateway: Gateway): Promise<readonly Check[]> {
-  return [await checkVersion(gateway), await checkMembers(gateway), await checkAlarms(gateway), await checkTrip(gateway)];
+  return [
+    await checkVersion(gateway),
+    await checkMembers(gateway),
+    await checkAlarms(gateway),
+    await checkTrip(gateway),
+  ];
 }
 
 async function checkVersion(gateway: Gateway): Promise<Check> {
   const { version, leader } = await gateway.call<Status>("/v3/maintenance/status", {});
   const name = "version";
   if (leader === undefined)
-    return { status: "fail", name, message: `${version}; the member knows no leader`, hint: "nothing is granted until a majority of the members is up" };
+    return {
+      status: "fail",
+      name,
+      message: `${version}; the member knows no leader`,
+      hint: "nothing is granted until a majority of the members is up",
+    };
   return { status: "ok", name, message: `${version}; 3.4 or newer is required` };
 }
 
@@ -36,7 +46,10 @@ async function checkMembers(gateway: Gateway): Promise<Check> {
   const name = "members";
   let voters: number;
   try {
-    const { members } = await gateway.call<{ members: readonly { isLearner?: boolean }[] }>("/v3/cluster/member/list", {});
+    const { members } = await gateway.call<{ members: readonly { isLearner?: boolean }[] }>(
+      "/v3/cluster/member/list",
+      {},
+    );
     voters = members.filter(({ isLearner }) => isLearner !== true).length;
   } catch (error) {
     return { status: "unknown", name, message: `they cannot be listed: ${(error as Error).message}` };

@@ -31,7 +31,7 @@ import { keepProcessAlive, withTimeout } from "../../util/timeout.ts";
 import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import { diagnose, requireVersion } from "./diagnostics.ts";
 import type { Entry } from "./entry.ts";
-import { Entries, Entry as ClaimEntry } from "./entry.ts";
+import { Entry as ClaimEntry, Entries } from "./entry.ts";
 import { Gateway } from "./gateway.ts";
 import type { Lease } from "./leases.ts";
 import { Leases } from "./leases.ts";
@@ -40,10 +40,10 @@ import { Names } from "./names.ts";
 import type { EtcdOptions } from "./options.ts";
 import { validateEtcdOptions } from "./options.ts";
 import { EntryQueues } from "./queue.ts";
-import { EntryWatches } from "./watches.ts";
 import { WatchStream } from "./watch-stream.ts";
+import { EntryWatches } from "./watches.ts";
 
-export type { EtcdServer } from "./gateway.ts";
+export type { ServerAddress } from "../cluster-url.ts";
 export type { EtcdOptions } from "./options.ts";
 
 const DEFAULT_TIMEOUT_MS = 2_000;
@@ -148,7 +148,10 @@ class EtcdDriver implements Driver {
     const present = known.filter((entry) => entry !== undefined && isLive(entry)) as Entry[];
     for (const entry of present) entry.dueAt = now + entry.ttlMs;
     const leases = new Set(present.map(({ lease }) => lease).filter((lease) => lease !== null));
-    await Promise.all([...[...leases].map((lease) => this.#leases.extend(lease)), present.some(isWatched) && this.#stream.confirm()]);
+    await Promise.all([
+      ...[...leases].map((lease) => this.#leases.extend(lease)),
+      present.some(isWatched) && this.#stream.confirm(),
+    ]);
     // with an active watch on its entry a held claim needs no request of its own
     const answers = await this.#queues.look(present.filter((entry) => isLive(entry) && !isWatched(entry)));
     return Promise.all(
@@ -187,7 +190,12 @@ class EtcdDriver implements Driver {
   }
 
   list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
-    const context = { gateway: this.#gateway, names: this.#names, queues: this.#queues, wall: () => this.#clock.wall() };
+    const context = {
+      gateway: this.#gateway,
+      names: this.#names,
+      queues: this.#queues,
+      wall: () => this.#clock.wall(),
+    };
     return listClaims(context, query, options);
   }
 
@@ -302,4 +310,3 @@ function isWatched({ grant, watch, watched, name, lease, isRecallable }: Entry):
   const isCovered = watched === name && watch?.isActive === true && !isRecallable;
   return grant === "held" && lease !== null && isCovered;
 }
-

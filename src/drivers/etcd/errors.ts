@@ -32,11 +32,17 @@ export function toCallError(status: number, body: string): Error {
   if (/invalid auth token|revision in header is old/.test(message)) return new EtcdError(message, UNAUTHENTICATED);
   if (/user name is empty/.test(message))
     return new StoreRefusedError("etcd: the servers require a user and a password, also of clients with a certificate");
-  if (code === PERMISSION_DENIED) return new StoreRefusedError("etcd: the user has no right to these keys: it needs to read and write the keys below the prefix");
+  if (code === PERMISSION_DENIED)
+    return new StoreRefusedError(
+      "etcd: the user has no right to these keys: it needs to read and write the keys below the prefix",
+    );
   if (code === INVALID_ARGUMENT && /authentication failed/.test(message))
     return new StoreRefusedError("etcd: the user or the password is wrong");
   if (code === RESOURCE_EXHAUSTED && /space exceeded/.test(message))
-    return new EtcdError("the database has reached its quota (alarm NOSPACE): locks can only be released until it is compacted, defragmented and disarmed", code);
+    return new EtcdError(
+      "the database has reached its quota (alarm NOSPACE): locks can only be released until it is compacted, defragmented and disarmed",
+      code,
+    );
   return new EtcdError(message, code);
 }
 

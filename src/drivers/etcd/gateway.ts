@@ -8,23 +8,18 @@
  *   a member without a leader does not show is not missed for longer than a call takes.
  */
 
-import { request as httpRequest, Agent as HttpAgent } from "node:http";
-import { request as httpsRequest, Agent as HttpsAgent } from "node:https";
 import type { ClientRequest, IncomingMessage, RequestOptions } from "node:http";
+import { Agent as HttpAgent, request as httpRequest } from "node:http";
+import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { ConnectionOptions } from "node:tls";
 import { StoreRefusedError } from "../../errors.ts";
 import type { Clock } from "../../util/clock.ts";
 import { runAfterReading } from "../../util/run-after-reading.ts";
+import type { ServerAddress } from "../cluster-url.ts";
 import { EtcdError, toCallError, UNAUTHENTICATED, UNAVAILABLE } from "./errors.ts";
 
-/** A member of the cluster. */
-export interface EtcdServer {
-  readonly host: string;
-  readonly port: number;
-}
-
 export interface GatewayOptions {
-  readonly servers: readonly EtcdServer[];
+  readonly servers: readonly ServerAddress[];
   readonly user?: string;
   readonly password?: string;
   /** Called before each connection. */
@@ -48,7 +43,13 @@ export interface GatewayStream {
 
 /** More wait for a connection: a member has one goroutine for each. */
 const MAX_CONNECTIONS = 64;
-const NOTHING_SENT: ReadonlySet<string> = new Set(["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN"]);
+const NOTHING_SENT: ReadonlySet<string> = new Set([
+  "ECONNREFUSED",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+]);
 const CLOSED_KEPT: ReadonlySet<string> = new Set(["ECONNRESET", "EPIPE"]);
 
 export class Gateway {
@@ -137,7 +138,8 @@ export class Gateway {
     try {
       return await this.#post(server, path, text, timeoutMs, this.#token ?? "");
     } catch (error) {
-      if (!(error instanceof EtcdError) || error.code !== UNAUTHENTICATED || this.#options.user === undefined) throw error;
+      if (!(error instanceof EtcdError) || error.code !== UNAUTHENTICATED || this.#options.user === undefined)
+        throw error;
       this.#forgetToken();
       await this.#authenticate(server);
       return this.#post(server, path, text, timeoutMs, this.#token ?? "");
@@ -181,7 +183,9 @@ export class Gateway {
       const { clock } = this.#options;
       const timer = clock.timer(() =>
         // a busy process reads the answer late
-        runAfterReading(() => fail(Object.assign(new Error(`etcd: no answer within ${timeoutMs} ms`), { code: "ETIMEDOUT" }))),
+        runAfterReading(() =>
+          fail(Object.assign(new Error(`etcd: no answer within ${timeoutMs} ms`), { code: "ETIMEDOUT" })),
+        ),
       );
       const fail = (error: Error): void => {
         timer.stop();
@@ -213,7 +217,7 @@ export class Gateway {
   #createRequest(server: number, path: string, token: string, isKept: boolean): ClientRequest {
     if (this.#isClosed) throw new Error("etcd: the driver is closed");
     const { servers, tls } = this.#options;
-    const { host, port } = servers[server] as EtcdServer;
+    const { host, port } = servers[server] as ServerAddress;
     const options: RequestOptions = {
       ...tls?.(),
       ...{ host, port, path, method: "POST" },

@@ -10,13 +10,13 @@
  *   fails, it is not sent.
  */
 
+import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { Entry } from "./entry.ts";
 import { EtcdError, NOT_FOUND } from "./errors.ts";
 import type { Gateway } from "./gateway.ts";
 import type { Header, Operation, TxnResponse } from "./messages.ts";
 import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./messages.ts";
-import { chunk } from "../../util/chunk.ts";
 
 /** Leases of other ttls use the next longer one. */
 const MAX_LEASES = 16;
@@ -30,7 +30,7 @@ const MAX_ATTEMPTS = 4;
 export class Lease {
   readonly id: string;
   readonly seconds: number;
-  readonly entries = new Set<Entry>();
+  readonly entries: Set<Entry> = new Set();
   /** When the request was sent that has last extended it. */
   provenAt: number;
   pendingKeepAlive: Promise<void> | null = null;

@@ -113,7 +113,10 @@ function decodeValue(text: string): EntryValue | null {
   if (holdfast !== VALUE_VERSION || !numbers.every(Number.isSafeInteger) || typeof label !== "string") return null;
   if (typeof floor !== "string" || !/^\d{1,19}$/.test(floor)) return null;
   return {
-    ...{ permits, limit, ttlMs, tokens, madeAt } as Pick<EntryValue, "permits" | "limit" | "ttlMs" | "tokens" | "madeAt">,
+    ...({ permits, limit, ttlMs, tokens, madeAt } as Pick<
+      EntryValue,
+      "permits" | "limit" | "ttlMs" | "tokens" | "madeAt"
+    >),
     floor: BigInt(floor),
     wait: wait !== false,
     label,

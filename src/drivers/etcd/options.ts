@@ -14,12 +14,12 @@ import {
   timeoutRule,
   validateOptions,
 } from "../../util/validate.ts";
-import type { EtcdServer } from "./gateway.ts";
+import type { ServerAddress } from "../cluster-url.ts";
 
 /** How to reach a cluster, and where its locks are. */
 export interface EtcdOptions {
   /** The client addresses of at least one member; all must belong to one cluster. */
-  readonly servers: readonly EtcdServer[];
+  readonly servers: readonly ServerAddress[];
   /** The user, if the servers authenticate. They do not take a certificate for a user over the JSON gateway. */
   readonly user?: string;
   /** The password of the user. A secret. */
@@ -60,12 +60,15 @@ const OPTION_RULES: OptionRules<EtcdOptions> = {
   password: stringRule,
   tls: (value) =>
     isObject(value) || typeof value === "function" ? null : "options of node:tls, or a function that returns them",
-  prefix: (value) => (typeof value === "string" && !value.includes("\u0000") ? null : "a text without control characters"),
+  prefix: (value) =>
+    typeof value === "string" && !value.includes("\u0000") ? null : "a text without control characters",
   compatible: booleanRule,
   connectTimeout: timeoutRule("connectTimeout"),
   commandTimeoutMs: millisecondsRule(),
   tokenBase: (value) =>
-    typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE ? null : `a bigint from 0n to ${MAX_TOKEN_BASE}n`,
+    typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE
+      ? null
+      : `a bigint from 0n to ${MAX_TOKEN_BASE}n`,
   clock: clockRule,
 };
 
@@ -77,5 +80,7 @@ export function validateEtcdOptions(options: EtcdOptions): void {
 }
 
 function isServer(value: unknown): boolean {
-  return isObject(value) && typeof value.host === "string" && value.host !== "" && isIntegerBetween(value.port, 1, 65_535);
+  return (
+    isObject(value) && typeof value.host === "string" && value.host !== "" && isIntegerBetween(value.port, 1, 65_535)
+  );
 }

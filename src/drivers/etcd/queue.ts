@@ -33,6 +33,8 @@ const ENTRIES_OF_INTEREST = 3;
 const MAX_RECHECK_MS = 5_000;
 /** How long a tombstone of an entry of another program stays. */
 const TOMBSTONE_MS = 10_000;
+/** How many occupied queues are remembered. */
+const MAX_OCCUPIED = 1_000;
 /** How many names are read to see whether a key is in use. */
 const NAMES_OF_INTEREST = 8;
 
@@ -55,6 +57,8 @@ export interface QueueView {
 
 export class EntryQueues {
   readonly #options: EntryQueuesOptions;
+  /** Queues that were not empty when a claim of this client came. */
+  readonly #occupied = new Set<string>();
 
   constructor(options: EntryQueuesOptions) {
     this.#options = options;
@@ -66,26 +70,37 @@ export class EntryQueues {
     if (entry.status === "ended") return entry.noneAnswer;
     if (entry.status === "present") return this.lookAgain(entry);
     const { names } = this.#options;
-    const isTry = !entry.claim.wait && entry.isExclusive;
+    // most keys are free: then nothing else needs to be read
+    const isBrief = entry.isExclusive && (!entry.claim.wait || !this.#occupied.has(entry.queueName));
     const range = rangeOf(entry.queueName);
-    const tombstone = encodeText(names.toTombstone(entry.name));
+    const tombstone = names.toTombstone(entry.name);
+    const rest = [
+      readKey(entry.name),
+      readKey(tombstone),
+      { request_range: { ...range, keys_only: true, limit: NAMES_OF_INTEREST } },
+    ];
     const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
-      compare: [isAbsent(isTry ? range : { key: encodeText(entry.name) }), isAbsent({ key: tombstone })],
-      success: [this.#putNew(entry, leaseId), ...(isTry ? [] : [this.#toView(entry, false)])],
-      failure: [
-        readKey(entry.name),
-        { request_range: { key: tombstone } },
-        { request_range: { ...range, keys_only: true, limit: NAMES_OF_INTEREST } },
-      ],
+      compare: [isAbsent(isBrief ? range : { key: encodeText(entry.name) }), isAbsent({ key: encodeText(tombstone) })],
+      success: [this.#putNew(entry, leaseId), ...(isBrief ? [] : [this.#toView(entry, false)])],
+      failure: isBrief && entry.claim.wait ? [] : rest,
     }));
     if (response === null) return this.place(entry);
     const revision = BigInt(response.header.revision);
-    if (response.succeeded === true) {
-      this.#setPresent(entry, revision);
-      if (isTry) return this.#grant(entry, revision);
-      return this.#settlePlaced(entry, await this.#toCompleteView(entry, response.responses?.[1], revision));
+    if (response.succeeded !== true) {
+      if (!isBrief || !entry.claim.wait) return this.#onNotPlaced(entry, response, revision);
+      this.#noteOccupied(entry.queueName);
+      return this.place(entry);
     }
-    return this.#onNotPlaced(entry, response, revision);
+    this.#setPresent(entry, revision);
+    if (isBrief) return this.#grant(entry, revision);
+    const view = await this.#toCompleteView(entry, response.responses?.[1], revision);
+    if (view.queue.length === 1) this.#occupied.delete(entry.queueName);
+    return this.#settlePlaced(entry, view);
+  }
+
+  #noteOccupied(queueName: string): void {
+    if (this.#occupied.size === MAX_OCCUPIED) this.#occupied.clear();
+    this.#occupied.add(queueName);
   }
 
   /** The entry was there already, or may not be created. */
@@ -345,7 +360,9 @@ export class EntryQueues {
     const ownIndex = queue.findIndex(({ name }) => name === entry.name);
     const own = queue[ownIndex];
     if (own === undefined || own.createRevision !== entry.createRevision) {
-      const tombstone = await this.#options.leases.txn({ success: [readKey(this.#options.names.toTombstone(entry.name))] });
+      const tombstone = await this.#options.leases.txn({
+        success: [readKey(this.#options.names.toTombstone(entry.name))],
+      });
       this.#options.onEnd(entry, toEndReason(tombstone.responses?.[0]?.response_range));
       return entry.noneAnswer;
     }
@@ -366,7 +383,11 @@ export class EntryQueues {
 
   /** recheckMs: a watch reports what frees it. */
   #toWaitingAnswer(entry: Entry): Answer {
-    return { state: "waiting", remainingMs: this.#remainingMs(entry), recheckMs: Math.min(entry.ttlMs, MAX_RECHECK_MS) };
+    return {
+      state: "waiting",
+      remainingMs: this.#remainingMs(entry),
+      recheckMs: Math.min(entry.ttlMs, MAX_RECHECK_MS),
+    };
   }
 
   async #grant(entry: Entry, revision: bigint): Promise<Answer> {

@@ -7,8 +7,8 @@
  * - A stream is believed only as long as the member answers it: confirm() asks it for an answer.
  */
 
-import type { Clock, Timer } from "../../util/clock.ts";
 import { backoffMs } from "../../util/backoff.ts";
+import type { Clock, Timer } from "../../util/clock.ts";
 import type { GatewayStream, StreamEvents } from "./gateway.ts";
 import type { KeyValue } from "./messages.ts";
 

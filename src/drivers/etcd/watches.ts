@@ -7,7 +7,6 @@ import { findBlocker } from "../../lock-table/admission.ts";
 import type { EndReason } from "../../spi/driver.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 import type { Entry } from "./entry.ts";
-import type { KeyValue } from "./messages.ts";
 import { decodeText, encodeText, rangeOf } from "./messages.ts";
 import type { QueuedEntry } from "./names.ts";
 import { decodeEntry } from "./names.ts";
