@@ -112,12 +112,13 @@ class EtcdDriver implements Driver {
     });
     this.#watches = new EntryWatches({
       ...{ stream: this.#stream, clock, onEnd },
-      onFirst: (entry, revision) => this.#onFirst(entry, revision),
+      onFirst: (entry) => this.#onFirst(entry),
       onChanged: ({ claim }) => this.#events?.recheck(claim.id),
-      onOthers: (entry) => void this.#onOthers(entry),
+      onUnknown: (entry) => void this.#onUnknown(entry),
     });
     this.#queues = new EntryQueues({
       ...{ leases: this.#leases, watches: this.#watches, names, clock, tokenBase, onEnd },
+      onWanted: ({ claim }) => this.#events?.recalled(claim.id),
     });
   }
 
@@ -262,24 +263,23 @@ class EtcdDriver implements Driver {
     }
   }
 
-  #onFirst(entry: Entry, revision: bigint): void {
+  #onFirst(entry: Entry): void {
     if (entry.status !== "present" || entry.grant !== "waiting") return;
     // with a token below its floor it is refused, in the answer to a call
     if (this.#queues.toToken(entry.createRevision) < entry.claim.floor) return this.#events?.recheck(entry.claim.id);
-    this.#queues.grantNow(entry, revision);
+    this.#queues.grantNow(entry);
     this.#events?.pushed(entry.claim.id, this.#queues.toHeldAnswer(entry));
   }
 
-  /** Reads whether a claim waits for this one now. */
-  async #onOthers(entry: Entry): Promise<void> {
+  /** Reads the queue of a held claim, which extends no lease. */
+  async #onUnknown(entry: Entry): Promise<void> {
+    if (!isLive(entry)) return;
     try {
-      const isWanted = await this.#queues.hasWaiter(entry);
-      const isFirst = isWanted && !entry.isWanted;
-      entry.isWanted = isWanted;
-      if (isFirst && isLive(entry)) this.#events?.recalled(entry.claim.id);
+      await this.#queues.lookAgain(entry);
     } catch {
-      this.#events?.recheck(entry.claim.id);
+      return; // the next renewal reads it, since the claim is not covered
     }
+    if (!isLive(entry)) this.#events?.recheck(entry.claim.id);
   }
 }
 
@@ -289,7 +289,6 @@ function isLive({ status, grant }: Entry): boolean {
 }
 
 /** A held claim whose entry is watched, on a lease of this client; of one that can be recalled the queue is read. */
-function isWatched({ grant, watch, watched, name, lease, isRecallable }: Entry): boolean {
-  const isCovered = watched === name && watch?.isActive === true && !isRecallable;
-  return grant === "held" && lease !== null && isCovered;
+function isWatched({ grant, watched, name, lease, isRecallable, isCovered }: Entry): boolean {
+  return grant === "held" && watched === name && lease !== null && isCovered && !isRecallable;
 }

@@ -22,6 +22,8 @@ export class Entry {
   /** null: none is known, or another client has extended it since. */
   lease: Lease | null = null;
   createRevision = 0n;
+  /** The revision at which its queue was last read through the log. */
+  seenAt = 0n;
   /** When its claim has not been renewed for its ttl. */
   dueAt = 0;
   /** A waiting claim: on what must go first. A held claim: on its own entry. */
@@ -55,6 +57,12 @@ export class Entry {
   /** It asks to be recalled, and was not detached. */
   get isRecallable(): boolean {
     return this.claim.recall === true && !this.isShared;
+  }
+
+  /** Its watch reports whatever has changed since its queue was read. */
+  get isCovered(): boolean {
+    const { watch, seenAt } = this;
+    return watch !== null && watch.since !== null && watch.since <= seenAt;
   }
 
   get ttlMs(): number {

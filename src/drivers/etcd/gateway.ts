@@ -38,7 +38,7 @@ export interface StreamEvents {
 /** A request with an open body: one message a line, in both directions. */
 export interface GatewayStream {
   write(message: object): void;
-  close(): void;
+  close(error?: Error): void;
 }
 
 /** More wait for a connection: a member has one goroutine for each. */
@@ -91,13 +91,15 @@ export class Gateway {
   /** Opens a stream to the member that answers the calls. Its events come later. */
   async openStream(path: string, events: StreamEvents): Promise<GatewayStream> {
     if (this.#token === null) await this.#authenticate(this.#current);
-    const request = this.#createRequest(this.#current, path, this.#token ?? "", false);
+    const [server, token] = [this.#current, this.#token ?? ""];
+    const request = this.#createRequest(server, path, token, false);
     let hasEnded = false;
     const end = (error: Error): void => {
       if (hasEnded) return;
       hasEnded = true;
       request.destroy();
-      if (error instanceof EtcdError && error.code === UNAUTHENTICATED) this.#forgetToken();
+      if (hasCode(error, UNAUTHENTICATED)) this.#forgetToken(token);
+      if (hasCode(error, UNAVAILABLE)) this.#leave(server);
       events.onEnd(error);
     };
     request.on("error", end);
@@ -113,7 +115,7 @@ export class Gateway {
     request.flushHeaders();
     return {
       write: (message) => void request.write(`${JSON.stringify(message)}\n`),
-      close: () => end(new Error("etcd: the watch stream was closed")),
+      close: (error = new Error("etcd: the watch stream was closed")) => end(error),
     };
   }
 
@@ -135,20 +137,20 @@ export class Gateway {
 
   async #callWithToken(server: number, path: string, text: string, timeoutMs: number): Promise<unknown> {
     if (this.#token === null) await this.#authenticate(server);
+    const token = this.#token ?? "";
     try {
-      return await this.#post(server, path, text, timeoutMs, this.#token ?? "");
+      return await this.#post(server, path, text, timeoutMs, token);
     } catch (error) {
-      if (!(error instanceof EtcdError) || error.code !== UNAUTHENTICATED || this.#options.user === undefined)
-        throw error;
-      this.#forgetToken();
-      await this.#authenticate(server);
+      if (!hasCode(error, UNAUTHENTICATED) || this.#options.user === undefined) throw error;
+      this.#forgetToken(token);
+      if (this.#token === null) await this.#authenticate(server);
       return this.#post(server, path, text, timeoutMs, this.#token ?? "");
     }
   }
 
   /** A token expires, and dies with the member that has issued it. */
-  #forgetToken(): void {
-    if (this.#options.user !== undefined) this.#token = null;
+  #forgetToken(token: string): void {
+    if (this.#options.user !== undefined && this.#token === token) this.#token = null;
   }
 
   #authenticate(server: number): Promise<void> {
@@ -222,7 +224,12 @@ export class Gateway {
       ...tls?.(),
       ...{ host, port, path, method: "POST" },
       agent: isKept ? this.#agent : false,
-      headers: { "content-type": "application/json", ...(token !== "" && { authorization: token }) },
+      headers: {
+        "content-type": "application/json",
+        ...(token !== "" && { authorization: token }),
+        // a member without a leader ends the stream
+        ...(!isKept && { "grpc-metadata-hasleader": "true" }),
+      },
     };
     const request = tls === undefined ? httpRequest(options) : httpsRequest(options);
     // the core keeps the process alive, as long as code waits for a call
@@ -235,6 +242,10 @@ export class Gateway {
 function isMemberAtFault(error: unknown): boolean {
   if (error instanceof StoreRefusedError) return false;
   return !(error instanceof EtcdError) || error.code === UNAVAILABLE;
+}
+
+function hasCode(error: unknown, code: number): boolean {
+  return error instanceof EtcdError && error.code === code;
 }
 
 function readLines(response: IncomingMessage, onLine: (line: string) => void): void {

@@ -89,11 +89,6 @@ export class Leases {
     return response;
   }
 
-  /** Reads what the member knows, which may be old: not through the log. */
-  readAtMember(success: readonly Operation[]): Promise<TxnResponse> {
-    return this.#options.gateway.call<TxnResponse>("/v3/kv/txn", { success });
-  }
-
   /** The servers have no such lease: its entries are gone. */
   onMissing(lease: Lease): void {
     if (this.#bySeconds.get(lease.seconds) === lease) this.#bySeconds.delete(lease.seconds);

@@ -45,6 +45,8 @@ interface EntryQueuesOptions {
   readonly clock: Clock;
   readonly tokenBase: bigint;
   readonly onEnd: (entry: Entry, reason: EndReason | null) => void;
+  /** Another claim waits for this one, which is held, since now. */
+  readonly onWanted: (entry: Entry) => void;
 }
 
 export class EntryQueues {
@@ -79,12 +81,12 @@ export class EntryQueues {
     if (response === null) return this.place(entry);
     const revision = BigInt(response.header.revision);
     if (response.succeeded !== true) {
-      if (!isBrief || !entry.claim.wait) return this.#onNotPlaced(entry, response, revision);
+      if (!isBrief || !entry.claim.wait) return this.#onNotPlaced(entry, response);
       this.#noteOccupied(entry.queueName);
       return this.place(entry);
     }
     this.#setPresent(entry, revision);
-    if (isBrief) return this.#grant(entry, revision);
+    if (isBrief) return this.#grant(entry);
     const view = await this.#toCompleteView(entry, response.responses?.[1], revision);
     if (view.queue.length === 1) this.#occupied.delete(entry.queueName);
     return this.#settlePlaced(entry, view);
@@ -96,7 +98,7 @@ export class EntryQueues {
   }
 
   /** The entry was there already, or may not be created. */
-  async #onNotPlaced(entry: Entry, { responses = [] }: TxnResponse, revision: bigint): Promise<Answer> {
+  async #onNotPlaced(entry: Entry, { responses = [] }: TxnResponse): Promise<Answer> {
     const [own, tombstone, others] = responses.map(({ response_range }) => response_range);
     const existing = own?.kvs?.[0];
     if (existing !== undefined) {
@@ -117,7 +119,8 @@ export class EntryQueues {
       success: [this.#putNew(entry, leaseId), this.#toView(entry)],
     }));
     if (response === null) return this.place(entry);
-    this.#setPresent(entry, BigInt(response.header.revision));
+    const revision = BigInt(response.header.revision);
+    this.#setPresent(entry, revision);
     return this.#settlePlaced(entry, await this.#toCompleteView(entry, response.responses?.[1], revision));
   }
 
@@ -170,13 +173,6 @@ export class EntryQueues {
       }
     }
     return answers;
-  }
-
-  /** Does a claim wait behind the admitted ones of this key, as far as this member knows? */
-  async hasWaiter({ queueName }: Entry): Promise<boolean> {
-    const range = { ...rangeOf(queueName), serializable: true };
-    const { responses } = await this.#options.leases.readAtMember([{ request_range: range }]);
-    return hasWaiter(toQueue(responses?.[0]?.response_range?.kvs, queueName));
   }
 
   /**
@@ -287,6 +283,7 @@ export class EntryQueues {
     if (entry.status === "ended") return;
     entry.status = "present";
     entry.createRevision = createRevision;
+    if (createRevision > entry.seenAt) entry.seenAt = createRevision;
   }
 
   /** The entry exists, perhaps on the lease of another client, or on one of its own since it was detached. */
@@ -325,6 +322,7 @@ export class EntryQueues {
   async #statusIn(entry: Entry, view: QueueView): Promise<Answer> {
     if (entry.status !== "present") return entry.noneAnswer;
     const { queue, revision } = view;
+    if (revision > entry.seenAt) entry.seenAt = revision;
     const ownIndex = queue.findIndex(({ name }) => name === entry.name);
     const own = queue[ownIndex];
     if (own === undefined || own.createRevision !== entry.createRevision) {
@@ -334,7 +332,7 @@ export class EntryQueues {
       this.#options.onEnd(entry, toEndReason(tombstone.responses?.[0]?.response_range));
       return entry.noneAnswer;
     }
-    if (entry.isRecallable) entry.isWanted = hasWaiter(queue);
+    if (entry.isRecallable) this.#setWanted(entry, hasWaiter(queue));
     if (own.value?.isRevoked === true) {
       entry.grant = "revoked";
       return entry.noneAnswer;
@@ -344,9 +342,15 @@ export class EntryQueues {
       await this.#takeOver(entry, own);
       return this.lookAgain(entry);
     }
-    if (entry.grant === "held" || ownIndex < countAdmitted(queue)) return this.#grant(entry, revision);
+    if (entry.grant === "held" || ownIndex < countAdmitted(queue)) return this.#grant(entry);
     this.#options.watches.watchBlocker(entry, view, ownIndex);
     return this.#toWaitingAnswer(entry);
+  }
+
+  #setWanted(entry: Entry, isWanted: boolean): void {
+    const isNews = isWanted && !entry.isWanted && entry.grant === "held";
+    entry.isWanted = isWanted;
+    if (isNews) this.#options.onWanted(entry);
   }
 
   /** recheckMs: a watch reports what frees it. */
@@ -358,7 +362,7 @@ export class EntryQueues {
     };
   }
 
-  async #grant(entry: Entry, revision: bigint): Promise<Answer> {
+  async #grant(entry: Entry): Promise<Answer> {
     if (entry.status !== "present") return entry.noneAnswer;
     if (entry.grant !== "held" && this.toToken(entry.createRevision) < entry.claim.floor) {
       await this.delete([entry]);
@@ -366,14 +370,14 @@ export class EntryQueues {
         "etcd: its tokens are below those seen on this key before: set tokenBase if the locks were moved from another store",
       );
     }
-    this.grantNow(entry, revision);
+    this.grantNow(entry);
     return this.toHeldAnswer(entry);
   }
 
-  /** The claim is admitted, as seen at this revision. */
-  grantNow(entry: Entry, revision: bigint): void {
+  /** The claim is admitted. */
+  grantNow(entry: Entry): void {
     if (entry.grant === "waiting") entry.grant = "held";
-    this.#options.watches.watchOwn(entry, revision);
+    this.#options.watches.watchOwn(entry);
   }
 
   #remainingMs({ lease, ttlMs }: Entry): number {

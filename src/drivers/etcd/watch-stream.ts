@@ -2,79 +2,61 @@
  * All watches of a driver, over one stream.
  *
  * Invariants
- * - No event is missed while the servers keep the history: each watch begins at a revision, and on a new stream behind the last
- *   event that it has reported. If the history is compacted, onMissed() says so.
+ * - A watch reports all changes after the revision `since`: that at which the member has created it, on each new stream again, or of the last
+ *   change that it has reported. What changed before must be read. (A watch that begins in the past is served by a loop of the server
+ *   that runs every 100 ms.)
  * - A stream is believed only as long as the member answers it: confirm() asks it for an answer.
  */
 
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
+import { toCallError } from "./errors.ts";
 import type { GatewayStream, StreamEvents } from "./gateway.ts";
 import type { KeyValue } from "./messages.ts";
 
-/** What is watched. */
+/** What is watched: a key or a range. */
 export interface WatchTarget {
   readonly key: string;
   readonly range_end?: string;
   /** Changes that are not reported. */
-  readonly without?: "NOPUT" | "NODELETE";
+  readonly without?: "NOPUT";
 }
 
-/** A change of a key. */
+/** A change of a key. Of a deleted one the name and mod_revision are known. */
 export interface WatchEvent {
   readonly isDelete: boolean;
-  /** Of a deleted key: its name and mod_revision. */
   readonly kv: KeyValue;
 }
 
 export interface WatchListener {
   onEvent(event: WatchEvent): void;
-  /** Changes were missed, and nothing more is reported. */
-  onMissed(): void;
+  /** It reports what changes from now on. */
+  onCreated(): void;
 }
 
-/** A watch: it is gone after cancel() or onMissed(). */
 export interface Watch {
-  /** The member reports what changes. */
-  readonly isActive: boolean;
+  /** It has reported every change after this revision; null: it reports nothing at present. */
+  readonly since: bigint | null;
   cancel(): void;
 }
 
 interface WatchResult {
   readonly result?: {
+    readonly header?: { readonly revision?: string };
     readonly watch_id?: string;
     readonly created?: boolean;
     readonly canceled?: boolean;
+    readonly cancel_reason?: string;
     readonly events?: readonly { readonly type?: string; readonly kv: KeyValue }[];
   };
 }
 
-class ActiveWatch implements Watch {
+/** One watch of the stream, for all that watch the same. */
+interface SharedWatch {
   readonly id: string;
   readonly target: WatchTarget;
-  readonly listener: WatchListener;
-  /** Where it begins on the next stream. */
-  nextRevision: bigint;
-  isActive = false;
-  readonly #onCancel: (watch: ActiveWatch) => void;
-
-  constructor(
-    id: string,
-    target: WatchTarget,
-    nextRevision: bigint,
-    listener: WatchListener,
-    onCancel: (watch: ActiveWatch) => void,
-  ) {
-    this.id = id;
-    this.target = target;
-    this.nextRevision = nextRevision;
-    this.listener = listener;
-    this.#onCancel = onCancel;
-  }
-
-  cancel(): void {
-    this.#onCancel(this);
-  }
+  readonly listeners: Set<WatchListener>;
+  since: bigint | null;
 }
 
 interface WatchStreamOptions {
@@ -82,8 +64,9 @@ interface WatchStreamOptions {
   readonly clock: Clock;
   readonly random: () => number;
   readonly timeoutMs: number;
-  /** The stream broke, and is open again. */
+  /** The stream broke. */
   readonly onBreak: () => void;
+  /** It is open again. */
   readonly onReopened: () => void;
 }
 
@@ -91,7 +74,8 @@ const MAX_BACKOFF_MS = 1_000;
 
 export class WatchStream {
   readonly #options: WatchStreamOptions;
-  readonly #watches = new Map<string, ActiveWatch>();
+  readonly #byId = new Map<string, SharedWatch>();
+  readonly #byTarget = new Map<string, SharedWatch>();
   readonly #timer: Timer;
   #stream: GatewayStream | null = null;
   #isOpening = false;
@@ -100,20 +84,29 @@ export class WatchStream {
   #isBroken = false;
   #failures = 0;
   #lastId = 0;
-  #onMessage: (() => void)[] = [];
+  /** Settle with the next message. */
+  #confirmations: (() => void)[] = [];
 
   constructor(options: WatchStreamOptions) {
     this.#options = options;
     this.#timer = options.clock.timer(() => this.#open());
   }
 
-  /** Reports the changes from this revision on. */
-  watch(target: WatchTarget, fromRevision: bigint, listener: WatchListener): Watch {
-    const watch = new ActiveWatch(String(++this.#lastId), target, fromRevision, listener, (one) => this.#cancel(one));
-    this.#watches.set(watch.id, watch);
-    if (this.#stream !== null) this.#sendCreate(this.#stream, watch);
-    else this.#open();
-    return watch;
+  watch(target: WatchTarget, listener: WatchListener): Watch {
+    const name = `${target.key} ${target.range_end ?? ""} ${target.without ?? ""}`;
+    const shared = this.#byTarget.get(name) ?? this.#add(name, target);
+    shared.listeners.add(listener);
+    return {
+      get since() {
+        return shared.since;
+      },
+      cancel: () => {
+        if (!shared.listeners.delete(listener) || shared.listeners.size > 0) return;
+        this.#byId.delete(shared.id);
+        this.#byTarget.delete(name);
+        this.#stream?.write({ cancel_request: { watch_id: shared.id } });
+      },
+    };
   }
 
   /** Asks the member for an answer over the stream. Without one in time the stream is opened again. */
@@ -124,13 +117,13 @@ export class WatchStream {
     const isConfirmed = await new Promise<boolean>((resolve) => {
       const timer = clock.timer(() => resolve(false));
       timer.set(clock.now() + timeoutMs);
-      this.#onMessage.push(() => {
+      this.#confirmations.push(() => {
         timer.stop();
         resolve(true);
       });
       stream.write({ progress_request: {} });
     });
-    if (!isConfirmed && this.#stream === stream) stream.close();
+    if (!isConfirmed) stream.close();
     return isConfirmed && this.#stream === stream;
   }
 
@@ -142,41 +135,48 @@ export class WatchStream {
   close(): void {
     this.#isClosed = true;
     this.#timer.stop();
-    this.#watches.clear();
+    this.#byId.clear();
     this.#stream?.close();
   }
 
+  #add(name: string, target: WatchTarget): SharedWatch {
+    const shared: SharedWatch = { id: String(++this.#lastId), target, listeners: new Set(), since: null };
+    this.#byId.set(shared.id, shared);
+    this.#byTarget.set(name, shared);
+    if (this.#stream !== null) sendCreate(this.#stream, shared);
+    else this.#open();
+    return shared;
+  }
+
   #open(): void {
-    if (this.#isClosed || this.#isOpening || this.#stream !== null || this.#watches.size === 0) return;
+    if (this.#isClosed || this.#isOpening || this.#stream !== null || this.#byId.size === 0) return;
     this.#isOpening = true;
     let own: GatewayStream | null = null;
     const events: StreamEvents = {
-      onMessage: (message) => this.#onStreamMessage(message as WatchResult),
+      onMessage: (message) => this.#onMessage(message as WatchResult),
       onEnd: () => {
         if (own === null || own === this.#stream) this.#onEnd();
       },
     };
-    this.#options.open(events).then(
-      (stream) => {
+    this.#options
+      .open(events)
+      .then((stream) => {
         own = stream;
         this.#isOpening = false;
-        if (this.#isClosed) return stream.close();
         this.#stream = stream;
-        for (const watch of this.#watches.values()) this.#sendCreate(stream, watch);
-        // with no watch left the member would answer nothing
-        if (this.#watches.size === 0) stream.close();
-      },
-      () => {
+        if (this.#isClosed) stream.close();
+        for (const shared of this.#byId.values()) sendCreate(stream, shared);
+      })
+      .catch(() => {
         this.#isOpening = false;
         this.#onEnd();
-      },
-    );
+      });
   }
 
   #onEnd(): void {
     this.#stream = null;
     this.#settleConfirmations();
-    for (const watch of this.#watches.values()) watch.isActive = false;
+    for (const shared of this.#byId.values()) shared.since = null;
     if (this.#isClosed) return;
     if (!this.#isBroken) {
       this.#isBroken = true;
@@ -187,44 +187,36 @@ export class WatchStream {
     this.#timer.set(clock.now() + backoffMs(this.#failures, random(), MAX_BACKOFF_MS));
   }
 
-  #sendCreate(stream: GatewayStream, { id, target, nextRevision }: ActiveWatch): void {
-    const { without, ...range } = target;
-    const filters = without === undefined ? {} : { filters: [without] };
-    stream.write({ create_request: { ...range, ...filters, watch_id: id, start_revision: String(nextRevision) } });
-  }
-
-  #onStreamMessage({ result }: WatchResult): void {
-    this.#failures = 0;
+  #onMessage({ result }: WatchResult): void {
     this.#settleConfirmations();
+    // one was refused, without a valid token for instance: the answer does not say which one
+    if (result?.canceled === true && result.cancel_reason !== undefined)
+      return this.#stream?.close(toCallError(200, JSON.stringify({ message: result.cancel_reason, code: 2 })));
+    this.#failures = 0;
     if (this.#isBroken) {
       this.#isBroken = false;
       this.#options.onReopened();
     }
-    const watch = this.#watches.get(result?.watch_id ?? "0");
-    if (result === undefined || watch === undefined) return;
-    if (result.canceled === true) {
-      // its history is compacted, or it may not be read
-      this.#watches.delete(watch.id);
-      watch.isActive = false;
-      watch.listener.onMissed();
-      return;
+    const shared = this.#byId.get(result?.watch_id ?? "");
+    if (shared === undefined) return;
+    if (result?.created === true) {
+      shared.since = BigInt(result.header?.revision ?? 0);
+      for (const listener of [...shared.listeners]) listener.onCreated();
     }
-    if (result.created === true) watch.isActive = true;
-    for (const { type, kv } of result.events ?? []) {
-      watch.nextRevision = BigInt(kv.mod_revision) + 1n;
-      if (this.#watches.has(watch.id)) watch.listener.onEvent({ isDelete: type === "DELETE", kv });
+    for (const { type, kv } of result?.events ?? []) {
+      shared.since = BigInt(kv.mod_revision);
+      for (const listener of [...shared.listeners]) listener.onEvent({ isDelete: type === "DELETE", kv });
     }
-  }
-
-  #cancel(watch: ActiveWatch): void {
-    if (!this.#watches.delete(watch.id)) return;
-    watch.isActive = false;
-    this.#stream?.write({ cancel_request: { watch_id: watch.id } });
   }
 
   #settleConfirmations(): void {
-    const settled = this.#onMessage;
-    this.#onMessage = [];
+    const settled = this.#confirmations;
+    this.#confirmations = [];
     for (const settle of settled) settle();
   }
+}
+
+function sendCreate(stream: GatewayStream, { id, target }: SharedWatch): void {
+  const { without, ...range } = target;
+  stream.write({ create_request: { ...range, ...(without !== undefined && { filters: [without] }), watch_id: id } });
 }
