@@ -117,7 +117,12 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   { files: ["src/drivers/memory-from-url.ts"], may: [...DRIVER_IMPORTS, "src/drivers/memory.ts"] },
   // The server driver speaks the server's protocol.
   { files: ["src/drivers/server/"], may: [...DRIVER_IMPORTS, "src/protocol/", "src/net/"] },
-  { files: ["src/drivers/zookeeper/", "src/drivers/sql/"], may: [...DRIVER_IMPORTS, "src/net/"] },
+  { files: ["src/drivers/cluster-url.ts"], may: [...SHARED, "src/net/tls.ts"] },
+  {
+    files: ["src/drivers/etcd/", "src/drivers/zookeeper/"],
+    may: [...DRIVER_IMPORTS, "src/drivers/cluster-url.ts", "src/net/"],
+  },
+  { files: ["src/drivers/sql/"], may: [...DRIVER_IMPORTS, "src/net/"] },
   { files: ["src/drivers/"], may: DRIVER_IMPORTS },
   // The one place that knows the built-in drivers, and only loads them on demand.
   {

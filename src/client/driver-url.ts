@@ -83,6 +83,9 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   ...withOwnParser(["zookeeper:", "zookeepers:"], async (url, options) =>
     (await import("../drivers/zookeeper/from-url.ts")).zookeeperFromUrl(url, options),
   ),
+  ...withOwnParser(["etcd:", "etcds:"], async (url, options) =>
+    (await import("../drivers/etcd/from-url.ts")).etcdFromUrl(url, options),
+  ),
   ...withOwnParser(
     ["redis:", "rediss:", "redis+sentinel:", "rediss+sentinel:", "redis+cluster:", "rediss+cluster:"],
     async (url, options) => (await import("../drivers/redis/from-url.ts")).redisFromUrl(url, options),

@@ -3,19 +3,14 @@
  * ZooKeeper's own clients; zookeepers:// is over TLS.
  */
 
-import type { ConnectionOptions } from "node:tls";
-import type { ClientTlsOptions } from "../../net/tls.ts";
-import { createTlsFileReader } from "../../net/tls.ts";
 import type { Driver } from "../../spi/driver.ts";
-import { describeValue } from "../../util/duration.ts";
-import type { ServerAddress } from "./client/server-list.ts";
+import { createTlsReader, parseBoolean, parseQuery, parseServers, parseTokenBase } from "../cluster-url.ts";
 import { zookeeper } from "./driver.ts";
 import type { Family } from "./node-names.ts";
 import type { ZooKeeperDriverOptions } from "./options.ts";
 
 const DEFAULT_PORT = 2_181;
 const URL_PARAMETERS: readonly string[] = ["root", "sessionMs", "family", "fair", "tokenBase"];
-const TLS_PARAMETERS: readonly string[] = ["ca", "cert", "key", "servername"];
 
 /**
  * The driver of a url, not opened yet.
@@ -29,15 +24,10 @@ export function zookeeperFromUrl(
   if (match === null)
     throw new TypeError("url must be zookeeper://host:2181,host:2181/chroot, without user, password or fragment");
   const [, scheme, hosts, path = "", query = ""] = match as unknown as [string, string, string, string?, string?];
-  const parameters = new URLSearchParams(query);
   const isTls = scheme === "zookeepers";
-  const knownParameters = isTls ? [...URL_PARAMETERS, ...TLS_PARAMETERS] : URL_PARAMETERS;
-  for (const name of parameters.keys()) {
-    if (!knownParameters.includes(name))
-      throw new TypeError(`url has no parameter ${describeValue(name)} for ${scheme}:`);
-  }
+  const parameters = parseQuery(scheme, query, URL_PARAMETERS, isTls);
   return zookeeper({
-    servers: hosts.split(",").map(parseServer),
+    servers: parseServers(hosts, DEFAULT_PORT),
     chroot: path === "/" ? "" : decodeURIComponent(path),
     ...(connectTimeout !== undefined && { connectTimeout }),
     ...parseParameters(parameters),
@@ -46,36 +36,14 @@ export function zookeeperFromUrl(
 }
 
 function parseParameters(parameters: URLSearchParams): Partial<ZooKeeperDriverOptions> {
-  const [root, sessionMs] = [parameters.get("root"), parameters.get("sessionMs")];
-  const [family, fair, tokenBase] = [parameters.get("family"), parameters.get("fair"), parameters.get("tokenBase")];
-  if (fair !== null && fair !== "true" && fair !== "false")
-    throw new TypeError(`url: fair must be true or false, not ${describeValue(fair)}`);
-  if (tokenBase !== null && !/^\d{1,18}$/.test(tokenBase))
-    throw new TypeError(`url: tokenBase must be a number, not ${describeValue(tokenBase)}`);
+  const [root, sessionMs, family] = ["root", "sessionMs", "family"].map((name) => parameters.get(name));
+  const fair = parseBoolean(parameters, "fair");
+  const tokenBase = parseTokenBase(parameters);
   return {
-    ...(root !== null && { root }),
-    ...(family !== null && { family: family as Family }),
-    ...(fair !== null && { fair: fair === "true" }),
-    ...(tokenBase !== null && { tokenBase: BigInt(tokenBase) }),
-    ...(sessionMs !== null && { sessionMs: Number(sessionMs) }),
+    ...(root != null && { root }),
+    ...(family != null && { family: family as Family }),
+    ...(fair !== undefined && { fair }),
+    ...(tokenBase !== undefined && { tokenBase }),
+    ...(sessionMs != null && { sessionMs: Number(sessionMs) }),
   };
-}
-
-function createTlsReader(parameters: URLSearchParams): () => ConnectionOptions {
-  const { servername, ...paths } = Object.fromEntries(
-    TLS_PARAMETERS.flatMap((name) => {
-      const value = parameters.get(name);
-      return value === null ? [] : [[name, value]];
-    }),
-  ) as ClientTlsOptions;
-  const readFiles = createTlsFileReader(paths);
-  return () => ({ ...readFiles(), ...(servername !== undefined && { servername }) });
-}
-
-function parseServer(text: string): ServerAddress {
-  const match = /^(\[[0-9a-f:]+\]|[^:[\]\s]+)(?::(\d{1,5}))?$/i.exec(text);
-  const port = Number(match?.[2] ?? DEFAULT_PORT);
-  if (match === null || port === 0 || port > 65_535)
-    throw new TypeError(`url must name servers as host:port, not ${describeValue(text)}`);
-  return { host: (match[1] as string).replace(/^\[|\]$/g, ""), port };
 }

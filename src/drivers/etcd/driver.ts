@@ -1,0 +1,312 @@
+/**
+ * etcd as a store: one entry per claim, in the order of their creation, as in the recipe of `etcdctl lock` and of the official Go client;
+ * a waiting claim watches only the entry that blocks it. The entries of all claims with one ttl belong to one lease.
+ *
+ * Invariants
+ * - A claim has one name (names.ts): a create without an answer is found, and never made twice.
+ * - What is before an entry is only removed. So a claim is admitted once it was seen at the front, in whatever state of the store.
+ * - "held" is answered for no longer than the lease lasts by this client's clock (leases.ts), and only for an entry that was read
+ *   through the log since this call began, or whose watch is active.
+ * - A released claim never keeps an entry: one whose deletion fails is deleted before its lease is extended, and a `claim` call that is still
+ *   under way finds a tombstone.
+ */
+
+import { StoreRefusedError } from "../../errors.ts";
+import type {
+  Answer,
+  Claim,
+  ClaimView,
+  Driver,
+  DriverEvents,
+  ListOptions,
+  ListQuery,
+  Page,
+  Release,
+  RevokeTarget,
+  Traits,
+} from "../../spi/driver.ts";
+import { systemClock } from "../../util/clock.ts";
+import { publicTag } from "../../util/ids.ts";
+import { keepProcessAlive, withTimeout } from "../../util/timeout.ts";
+import { toConnectTimeoutMs } from "../connect-timeout.ts";
+import { diagnose, requireVersion } from "./diagnostics.ts";
+import type { Entry } from "./entry.ts";
+import { Entry as ClaimEntry, Entries } from "./entry.ts";
+import { Gateway } from "./gateway.ts";
+import type { Lease } from "./leases.ts";
+import { Leases } from "./leases.ts";
+import { listClaims, readQueue } from "./list.ts";
+import { Names } from "./names.ts";
+import type { EtcdOptions } from "./options.ts";
+import { validateEtcdOptions } from "./options.ts";
+import { EntryQueues } from "./queue.ts";
+import { WatchStream } from "./watch-stream.ts";
+import { EntryWatches } from "./watches.ts";
+
+export type { ServerAddress } from "../cluster-url.ts";
+export type { EtcdOptions } from "./options.ts";
+
+const DEFAULT_TIMEOUT_MS = 2_000;
+
+const TRAITS: Traits = {
+  lease: { claim: true },
+  manyKeys: false,
+  permits: "any",
+  fencing: true,
+  fifo: true,
+  durability: "failover",
+  recall: "push",
+};
+
+/**
+ * Locks in an etcd cluster (3.4 or newer, with its JSON gateway, which is enabled by default).
+ * @throws TypeError naming the option that is wrong
+ */
+export function etcd(options: EtcdOptions): Driver {
+  validateEtcdOptions(options);
+  return new EtcdDriver(options);
+}
+
+class EtcdDriver implements Driver {
+  readonly name = "etcd";
+  readonly #options: EtcdOptions;
+  readonly #clock: NonNullable<EtcdOptions["clock"]>;
+  readonly #names: Names;
+  readonly #entries: Entries;
+  readonly #gateway: Gateway;
+  readonly #leases: Leases;
+  readonly #stream: WatchStream;
+  readonly #watches: EntryWatches;
+  readonly #queues: EntryQueues;
+  /** By the queue's name: releases under way. A claim of this client for the same key comes after them. */
+  readonly #releasing = new Map<string, Promise<unknown>>();
+  #events: DriverEvents | null = null;
+
+  constructor(options: EtcdOptions) {
+    this.#options = options;
+    const { clock = systemClock, prefix = "holdfast/", compatible = true, tokenBase = 0n } = options;
+    const { servers, user, password, tls, commandTimeoutMs: timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+    this.#clock = clock;
+    const names = new Names(prefix, compatible);
+    this.#names = names;
+    this.#entries = new Entries((claim) => {
+      const queueName = names.toQueueName(claim.locks[0].key);
+      return new ClaimEntry(claim, queueName, `${queueName}${publicTag(claim.id)}`);
+    });
+    const onEnd = this.#entries.end.bind(this.#entries);
+    const gatewayOptions = { servers, timeoutMs, clock, ...(user !== undefined && { user, password: password ?? "" }) };
+    this.#gateway = new Gateway(
+      tls === undefined ? gatewayOptions : { ...gatewayOptions, tls: typeof tls === "function" ? tls : () => tls },
+      () => this.#stream.reopen(),
+    );
+    this.#leases = new Leases({
+      ...{ gateway: this.#gateway, clock },
+      probeKey: `${prefix}\u0000`,
+      onEnded: (lease) => this.#onLeaseEnded(lease),
+      onOverdue: (entry) => onEnd(entry, "expired"),
+    });
+    this.#stream = new WatchStream({
+      open: (events) => this.#gateway.openStream("/v3/watch", events),
+      ...{ clock, timeoutMs, random: Math.random },
+      onBreak: () => this.#events?.disconnected(),
+      onReopened: () => this.#events?.reconnected(),
+    });
+    this.#watches = new EntryWatches({
+      ...{ stream: this.#stream, clock, onEnd },
+      onFirst: (entry, revision) => this.#onFirst(entry, revision),
+      onUnblocked: (entries) => void this.#onUnblocked(entries),
+      onChanged: ({ claim }) => this.#events?.recheck(claim.id),
+      onWanted: (entry) => this.#onWanted(entry),
+      onOthers: (entry) => void this.#onOthers(entry),
+    });
+    this.#queues = new EntryQueues({
+      ...{ leases: this.#leases, watches: this.#watches, names, clock, tokenBase, onEnd },
+    });
+  }
+
+  async open(events: DriverEvents): Promise<Traits> {
+    const timeoutMs = toConnectTimeoutMs(this.#options.connectTimeout);
+    await keepProcessAlive(this.#clock, () =>
+      withTimeout(this.#clock, timeoutMs, this.#connect(), () =>
+        Promise.reject(new Error(`etcd: no member has answered within ${timeoutMs} ms`)),
+      ),
+    );
+    this.#events = events;
+    return TRAITS;
+  }
+
+  async claim(claim: Claim): Promise<Answer> {
+    const entry = this.#entries.getOrCreate(claim);
+    await this.#releasing.get(entry.queueName);
+    if (entry.status === "ended") return entry.noneAnswer;
+    return this.#refuseCleanly(entry, () => this.#queues.place(entry));
+  }
+
+  async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
+    const now = this.#clock.now();
+    const known = claims.map((claim) => this.#entries.find(claim));
+    const present = known.filter((entry) => entry !== undefined && isLive(entry)) as Entry[];
+    for (const entry of present) entry.dueAt = now + entry.ttlMs;
+    const leases = new Set(present.map(({ lease }) => lease).filter((lease) => lease !== null));
+    await Promise.all([
+      ...[...leases].map((lease) => this.#leases.extend(lease)),
+      present.some(isWatched) && this.#stream.confirm(),
+    ]);
+    // with an active watch on its entry a held claim needs no request of its own
+    const answers = await this.#queues.look(present.filter((entry) => isLive(entry) && !isWatched(entry)));
+    return Promise.all(
+      claims.map(async (claim, index): Promise<Answer | undefined> => {
+        const entry = known[index] ?? this.#entries.getOrCreate(claim);
+        if (isLive(entry)) return answers.get(entry) ?? this.#queues.toHeldAnswer(entry);
+        if (entry.status === "unplaced") return this.#refuseCleanly(entry, () => this.#queues.adopt(entry));
+        if (entry.isDeletePending) await this.#queues.delete([entry]);
+        return entry.noneAnswer;
+      }),
+    );
+  }
+
+  async release(releases: readonly Release[]): Promise<readonly boolean[]> {
+    const entries = releases.map(({ claim }) => this.#entries.getOrCreate(claim));
+    const queueNames = new Set(entries.map(({ queueName }) => queueName));
+    const done = this.#release(releases, entries);
+    const settled = done.catch(() => undefined);
+    for (const name of queueNames) this.#releasing.set(name, settled);
+    void settled.then(() => {
+      for (const name of queueNames) if (this.#releasing.get(name) === settled) this.#releasing.delete(name);
+    });
+    return done;
+  }
+
+  forget(claim: Claim): void {
+    this.#entries.forget(claim);
+  }
+
+  detach(claims: readonly Claim[], remainingMs: number = Number.POSITIVE_INFINITY): Promise<readonly boolean[]> {
+    return Promise.all(claims.map((claim) => this.#queues.detach(this.#entries.getOrCreate(claim), remainingMs)));
+  }
+
+  revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {
+    return Promise.all(targets.map((target) => this.#revoke(target)));
+  }
+
+  list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
+    const context = {
+      gateway: this.#gateway,
+      names: this.#names,
+      queues: this.#queues,
+      wall: () => this.#clock.wall(),
+    };
+    return listClaims(context, query, options);
+  }
+
+  diagnose() {
+    return diagnose(this.#gateway);
+  }
+
+  async close(): Promise<void> {
+    this.#events = null;
+    this.#watches.close();
+    this.#stream.close();
+    await keepProcessAlive(this.#clock, () => this.#leases.close());
+    this.#gateway.close();
+  }
+
+  async #connect(): Promise<void> {
+    await requireVersion(this.#gateway);
+    // a right that is missing shows here
+    await this.#leases.verifyAccess();
+  }
+
+  async #release(releases: readonly Release[], entries: readonly Entry[]): Promise<readonly boolean[]> {
+    const mayArrive = entries.filter((entry, index) => entry.isShared || releases[index]?.hasUnansweredClaim === true);
+    const arriving = new Set(mayArrive);
+    const others = entries.filter((entry) => !arriving.has(entry));
+    const existed = new Map<Entry, boolean | undefined>();
+    const record = (part: readonly Entry[], results: readonly boolean[]): void => {
+      for (const [index, entry] of part.entries()) existed.set(entry, results[index]);
+    };
+    record(others, await this.#queues.delete(others));
+    if (mayArrive.length > 0) {
+      const lease = await this.#leases.grantDetached(Math.max(...mayArrive.map(({ ttlMs }) => ttlMs)));
+      record(mayArrive, await this.#queues.delete(mayArrive, lease));
+    }
+    return entries.map((entry) => existed.get(entry) === true);
+  }
+
+  /** A refused claim leaves nothing in the store. */
+  async #refuseCleanly(entry: Entry, work: () => Promise<Answer>): Promise<Answer> {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof StoreRefusedError && entry.status !== "ended")
+        await this.#queues.delete([entry]).catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async #revoke({ key, token, now }: RevokeTarget): Promise<boolean> {
+    const queue = await readQueue(this.#gateway, this.#names.toQueueName(key));
+    const target = queue.find((entry) => entry.isHeld && this.#queues.hasToken(entry, token));
+    if (target === undefined) return false;
+    const { value } = target;
+    if (!now && value?.isRevoked === true) return false; // already revoked
+    if (!now && value === null)
+      throw new StoreRefusedError(
+        `etcd: the entry of another program on ${JSON.stringify(key)} can only be removed at once`,
+      );
+    return this.#queues.revoke(target, value, now);
+  }
+
+  /** The servers have no such lease any more, so its entries are gone. */
+  #onLeaseEnded({ entries }: Lease): void {
+    for (const entry of [...entries]) {
+      this.#entries.end(entry, "expired");
+      this.#events?.recheck(entry.claim.id);
+    }
+  }
+
+  #onFirst(entry: Entry, revision: bigint): void {
+    if (entry.status !== "present" || entry.grant !== "waiting") return;
+    // with a token below its floor it is refused, in the answer to a call
+    if (this.#queues.toToken(entry.createRevision) < entry.claim.floor) return this.#events?.recheck(entry.claim.id);
+    this.#queues.grantNow(entry, revision);
+    this.#events?.pushed(entry.claim.id, this.#queues.toHeldAnswer(entry));
+  }
+
+  async #onUnblocked(entries: readonly Entry[]): Promise<void> {
+    const waiting = entries.filter(({ status, grant }) => status === "present" && grant === "waiting");
+    if (waiting.length === 0) return;
+    try {
+      for (const entry of await this.#queues.lookAtMember(waiting))
+        this.#events?.pushed(entry.claim.id, this.#queues.toHeldAnswer(entry));
+    } catch {
+      for (const { claim } of waiting) this.#events?.recheck(claim.id);
+    }
+  }
+
+  async #onOthers(entry: Entry): Promise<void> {
+    try {
+      if (await this.#queues.hasWaiter(entry)) this.#onWanted(entry);
+      else entry.isWanted = false;
+    } catch {
+      this.#events?.recheck(entry.claim.id);
+    }
+  }
+
+  #onWanted(entry: Entry): void {
+    if (entry.status !== "present" || entry.grant !== "held" || entry.isWanted) return;
+    entry.isWanted = true;
+    this.#events?.recalled(entry.claim.id);
+  }
+}
+
+/** It waits or is held. A revoked one is not renewed. */
+function isLive({ status, grant }: Entry): boolean {
+  return status === "present" && grant !== "revoked";
+}
+
+/** A held claim whose entry is watched, on a lease of this client; of one that can be recalled the queue is read. */
+function isWatched({ grant, watch, watched, name, lease, isRecallable }: Entry): boolean {
+  const isCovered = watched === name && watch?.isActive === true && !isRecallable;
+  return grant === "held" && lease !== null && isCovered;
+}

@@ -1,0 +1,128 @@
+/** The driver's own claims, and their entries in etcd. */
+
+import type { Answer, Claim, ClaimId, EndReason } from "../../spi/driver.ts";
+import type { Lease } from "./leases.ts";
+import type { Watch } from "./watch-stream.ts";
+
+/**
+ * One claim's entry.
+ *
+ *   unplaced  no entry is known: not created yet, or its creation was not answered
+ *   present   an entry is known
+ *   ended     released, deleted by another client, or ended with its lease: final
+ */
+export class Entry {
+  readonly claim: Claim;
+  /** The beginning of the names of all entries of its key. */
+  readonly queueName: string;
+  readonly name: string;
+  status: "unplaced" | "present" | "ended" = "unplaced";
+  /** revoked: the entry stays until the holder releases it. */
+  grant: "waiting" | "held" | "revoked" = "waiting";
+  endReason: EndReason | null = null;
+  /** null: none is known, or another client has extended it since. */
+  lease: Lease | null = null;
+  createRevision = 0n;
+  /** When its claim has not been renewed for its ttl. */
+  dueAt = 0;
+  /** A waiting claim: on what must go first. A held claim: on its own entry. */
+  watch: Watch | null = null;
+  /** The name of what is watched, or will be soon: an entry, or the queue; "": nothing. */
+  watched = "";
+  /** Another claim waits for it; only known if the claim asks to be recalled. */
+  isWanted = false;
+  /** Other clients may ask about it: it was detached. */
+  isShared = false;
+  /** It is released, and its deletion was not answered. */
+  isDeletePending = false;
+
+  constructor(claim: Claim, queueName: string, name: string) {
+    this.claim = claim;
+    this.queueName = queueName;
+    this.name = name;
+  }
+
+  /** The claim takes all permits: it waits for whatever stands before it. */
+  get isExclusive(): boolean {
+    const [{ permits, limit }] = this.claim.locks;
+    return permits >= limit;
+  }
+
+  /** Only what is directly before it matters: nobody asks who waits behind it. */
+  get needsBriefView(): boolean {
+    return this.isExclusive && !this.isRecallable;
+  }
+
+  /** It asks to be recalled, and was not detached. */
+  get isRecallable(): boolean {
+    return this.claim.recall === true && !this.isShared;
+  }
+
+  get ttlMs(): number {
+    return Number(this.claim.ttlMs);
+  }
+
+  setLease(lease: Lease | null): void {
+    if (this.lease === lease) return;
+    this.lease?.entries.delete(this);
+    this.lease = lease;
+    lease?.entries.add(this);
+  }
+
+  setWatch(watch: Watch | null, watched = ""): void {
+    const previous = this.watch;
+    this.watch = watch;
+    this.watched = watched;
+    if (previous !== watch) previous?.cancel();
+  }
+
+  /** The entry is gone, or it was never there. */
+  end(reason: EndReason | null): void {
+    this.status = "ended";
+    this.endReason ??= this.grant === "revoked" ? "revoked" : reason;
+    this.isDeletePending = false;
+    this.setLease(null);
+    this.setWatch(null);
+  }
+
+  get noneAnswer(): Answer {
+    const reason = this.grant === "revoked" ? "revoked" : this.endReason;
+    return reason === null ? { state: "none" } : { state: "none", reason };
+  }
+}
+
+export class Entries {
+  readonly #byId = new Map<ClaimId, Entry>();
+  /** Ended claims, by the identity of the claim object: their outcome is known as long as the client can ask about them. */
+  readonly #ended = new WeakMap<Claim, Entry>();
+  readonly #create: (claim: Claim) => Entry;
+
+  constructor(create: (claim: Claim) => Entry) {
+    this.#create = create;
+  }
+
+  /** The entry of the claim. An ended one is returned as it is. */
+  getOrCreate(claim: Claim): Entry {
+    const existing = this.find(claim);
+    if (existing !== undefined) return existing;
+    const entry = this.#create(claim);
+    this.#byId.set(claim.id, entry);
+    return entry;
+  }
+
+  find(claim: Claim): Entry | undefined {
+    return this.#byId.get(claim.id) ?? this.#ended.get(claim);
+  }
+
+  end(entry: Entry, reason: EndReason | null): void {
+    if (this.#byId.get(entry.claim.id) === entry) this.#byId.delete(entry.claim.id);
+    this.#ended.set(entry.claim, entry);
+    entry.end(reason);
+  }
+
+  /** Drops what is kept of the claim; its entry remains with its lease, until that is overdue. */
+  forget({ id }: Claim): void {
+    this.#byId.get(id)?.setWatch(null);
+    this.#byId.delete(id);
+  }
+}

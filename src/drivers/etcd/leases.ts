@@ -1,0 +1,234 @@
+/**
+ * The leases of a driver in etcd: one for each ttl of its claims, whatever their number.
+ *
+ * Invariants
+ * - A lease is believed from when the request was sent that the leader has answered: a grant, which goes through the log, or a
+ *   keep-alive, if the term did not change around it. A leader that was replaced answers keep-alives for a while and does not know that
+ *   its answer is void; so a read through the log follows, and both the member and its term must be those of the last
+ *   answer through the log before it (as of etcd 3.5.13 the servers check this themselves).
+ * - A keep-alive extends all entries of the lease. So those whose claims were not renewed for their ttl are deleted first; if that
+ *   fails, it is not sent.
+ */
+
+import { chunk } from "../../util/chunk.ts";
+import type { Clock } from "../../util/clock.ts";
+import type { Entry } from "./entry.ts";
+import { EtcdError, NOT_FOUND } from "./errors.ts";
+import type { Gateway } from "./gateway.ts";
+import type { Header, Operation, TxnResponse } from "./messages.ts";
+import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./messages.ts";
+
+/** Leases of other ttls use the next longer one. */
+const MAX_LEASES = 16;
+/** A lease with less than this share of a claim's ttl left is extended before the claim is made. */
+const FRESH_SHARE = 0.96;
+/** A younger keep-alive is not repeated for a renewal: see Driver.renew(). */
+const RECENT_SHARE = 1 / 8;
+/** How often a keep-alive is tried when an election comes between. */
+const MAX_ATTEMPTS = 4;
+
+export class Lease {
+  readonly id: string;
+  readonly seconds: number;
+  readonly entries: Set<Entry> = new Set();
+  /** When the request was sent that has last extended it. */
+  provenAt: number;
+  pendingKeepAlive: Promise<void> | null = null;
+
+  constructor(id: string, seconds: number, provenAt: number) {
+    this.id = id;
+    this.seconds = seconds;
+    this.provenAt = provenAt;
+  }
+
+  /** What remains at least, in milliseconds. */
+  remainingMs(now: number): number {
+    return this.provenAt + this.seconds * 1_000 - now;
+  }
+}
+
+interface LeasesOptions {
+  readonly gateway: Gateway;
+  readonly clock: Clock;
+  /** A key that only the driver reads. */
+  readonly probeKey: string;
+  /** The servers have no such lease any more, and so none of its entries. */
+  readonly onEnded: (lease: Lease) => void;
+  /** Its claim was not renewed for its ttl, and its entry is deleted. */
+  readonly onOverdue: (entry: Entry) => void;
+}
+
+interface Term {
+  readonly memberId: string;
+  readonly term: string;
+}
+
+export class Leases {
+  readonly #options: LeasesOptions;
+  /** By their length in seconds. */
+  readonly #bySeconds = new Map<number, Lease>();
+  readonly #pendingGrants = new Map<number, Promise<Lease>>();
+  /** Of the last answer that went through the log. */
+  #lastTerm: Term | null = null;
+
+  constructor(options: LeasesOptions) {
+    this.#options = options;
+  }
+
+  /** A lease of at least this ttl, which has nearly all of it left. */
+  async obtain(ttlMs: number): Promise<Lease> {
+    const lease = await this.#findOrGrant(Math.ceil(ttlMs / 1_000));
+    if (lease.remainingMs(this.#options.clock.now()) >= FRESH_SHARE * ttlMs) return lease;
+    await this.#keepAlive(lease);
+    // it had ended: the next one is new
+    return this.#bySeconds.get(lease.seconds) === lease ? lease : this.obtain(ttlMs);
+  }
+
+  /** Extends the lease, unless that was done a moment ago. */
+  async extend(lease: Lease): Promise<void> {
+    const { clock } = this.#options;
+    if (lease.pendingKeepAlive === null && clock.now() - lease.provenAt < lease.seconds * 1_000 * RECENT_SHARE) return;
+    await this.#keepAlive(lease);
+  }
+
+  /** Grants a lease that does not belong to this driver: nobody here extends it. */
+  grantDetached(ttlMs: number): Promise<string> {
+    return this.#grant(Math.ceil(ttlMs / 1_000));
+  }
+
+  /** @throws StoreRefusedError if the user may not read what the driver keeps */
+  async verifyAccess(): Promise<void> {
+    await this.#confirmTerm(undefined);
+  }
+
+  /** Runs a transaction, which goes through the log. */
+  async txn(txn: object, timeoutMs?: number): Promise<TxnResponse> {
+    const response = await this.#options.gateway.call<TxnResponse>("/v3/kv/txn", txn, timeoutMs);
+    this.#onHeader(response.header);
+    return response;
+  }
+
+  /** Reads what the member knows, which may be old: not through the log. */
+  readAtMember(success: readonly Operation[]): Promise<TxnResponse> {
+    return this.#options.gateway.call<TxnResponse>("/v3/kv/txn", { success });
+  }
+
+  /** The servers have no such lease: its entries are gone. */
+  onMissing(lease: Lease): void {
+    if (this.#bySeconds.get(lease.seconds) === lease) this.#bySeconds.delete(lease.seconds);
+    this.#options.onEnded(lease);
+  }
+
+  /** Ends the leases without entries. Those with entries end by themselves: their holders may still rely on them. */
+  async close(): Promise<void> {
+    const unused = [...this.#bySeconds.values()].filter(({ entries }) => entries.size === 0);
+    this.#bySeconds.clear();
+    await Promise.allSettled(unused.map(({ id }) => this.#options.gateway.call("/v3/lease/revoke", { ID: id })));
+  }
+
+  #findOrGrant(seconds: number): Promise<Lease> {
+    const existing = this.#bySeconds.get(seconds) ?? this.#findLonger(seconds);
+    if (existing !== undefined) return Promise.resolve(existing);
+    let pending = this.#pendingGrants.get(seconds);
+    if (pending === undefined) {
+      pending = this.#grantShared(seconds).finally(() => this.#pendingGrants.delete(seconds));
+      this.#pendingGrants.set(seconds, pending);
+    }
+    return pending;
+  }
+
+  async #grantShared(seconds: number): Promise<Lease> {
+    const sentAt = this.#options.clock.now();
+    // the servers' shortest ttl may be longer; the holder believes what it has asked for
+    const lease = new Lease(await this.#grant(seconds), seconds, sentAt);
+    this.#bySeconds.set(seconds, lease);
+    return lease;
+  }
+
+  async #grant(seconds: number): Promise<string> {
+    const body = { TTL: String(seconds) };
+    const { header, ID } = await this.#options.gateway.call<{ header: Header; ID: string }>("/v3/lease/grant", body);
+    this.#onHeader(header);
+    return ID;
+  }
+
+  /** With as many as there may be: the shortest that is longer; the number of ttls that are in use falls again by itself. */
+  #findLonger(seconds: number): Lease | undefined {
+    if (this.#bySeconds.size < MAX_LEASES) return undefined;
+    const now = this.#options.clock.now();
+    for (const [key, lease] of this.#bySeconds)
+      if (lease.entries.size === 0 && lease.remainingMs(now) <= 0) this.#bySeconds.delete(key);
+    if (this.#bySeconds.size < MAX_LEASES) return undefined;
+    const longer = [...this.#bySeconds.values()].filter((lease) => lease.seconds > seconds);
+    return longer.sort((left, right) => left.seconds - right.seconds)[0];
+  }
+
+  #keepAlive(lease: Lease): Promise<void> {
+    lease.pendingKeepAlive ??= this.#deleteOverdueAndKeepAlive(lease).finally(() => {
+      lease.pendingKeepAlive = null;
+    });
+    return lease.pendingKeepAlive;
+  }
+
+  async #deleteOverdueAndKeepAlive(lease: Lease): Promise<void> {
+    await this.#deleteOverdue(lease);
+    const { gateway, clock } = this.#options;
+    const timeoutMs = toCallTimeoutMs(lease);
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const before = this.#lastTerm ?? (await this.#confirmTerm(timeoutMs));
+      const sentAt = clock.now();
+      const { result } = await gateway.call<{ result: { header: Header; TTL?: string } }>(
+        "/v3/lease/keepalive",
+        { ID: lease.id },
+        timeoutMs,
+      );
+      const after = await this.#confirmTerm(timeoutMs);
+      // an election came between: which leader has answered is not certain
+      if (before.memberId !== result.header.member_id || before.term !== after.term) continue;
+      if (Number(result.TTL ?? 0) === 0) return this.onMissing(lease);
+      lease.provenAt = sentAt;
+      return;
+    }
+    throw new Error("etcd: the leader changes too often to extend a lease");
+  }
+
+  /** One read through the log. */
+  async #confirmTerm(timeoutMs: number | undefined): Promise<Term> {
+    const key = encodeText(this.#options.probeKey);
+    const { header } = await this.#options.gateway.call<{ header: Header }>(
+      "/v3/kv/range",
+      { key, count_only: true },
+      timeoutMs,
+    );
+    return this.#onHeader(header);
+  }
+
+  #onHeader({ member_id: memberId, raft_term: term }: Header): Term {
+    this.#lastTerm = { memberId, term };
+    return this.#lastTerm;
+  }
+
+  async #deleteOverdue(lease: Lease): Promise<void> {
+    const now = this.#options.clock.now();
+    const overdue = [...lease.entries].filter(({ dueAt }) => dueAt <= now);
+    for (const part of chunk(overdue, MAX_TXN_OPERATIONS)) {
+      const deletions: Operation[] = part.map(({ name }) => ({
+        // another client may have taken it over
+        request_txn: { compare: [belongsTo(name, lease.id)], success: [deleteKey(name)] },
+      }));
+      await this.txn({ success: deletions });
+      for (const entry of part) this.#options.onOverdue(entry);
+    }
+  }
+}
+
+/** A renewal has several attempts within a lease. */
+export function toCallTimeoutMs(lease: Lease): number | undefined {
+  const shortMs = (lease.seconds * 1_000) / 4;
+  return shortMs < 2_000 ? shortMs : undefined;
+}
+
+/** Did the servers refuse because the lease has ended? */
+export function isLeaseMissing(error: unknown): boolean {
+  return error instanceof EtcdError && error.code === NOT_FOUND;
+}
