@@ -30,10 +30,9 @@ import { publicTag } from "../../util/ids.ts";
 import { keepProcessAlive, withTimeout } from "../../util/timeout.ts";
 import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import { diagnose, requireVersion } from "./diagnostics.ts";
-import type { Entry } from "./entry.ts";
-import { Entry as ClaimEntry, Entries } from "./entry.ts";
+import type { Lease } from "./entry.ts";
+import { Entries, Entry } from "./entry.ts";
 import { Gateway } from "./gateway.ts";
-import type { Lease } from "./leases.ts";
 import { Leases } from "./leases.ts";
 import { listClaims, readQueue } from "./list.ts";
 import { Names } from "./names.ts";
@@ -91,7 +90,7 @@ class EtcdDriver implements Driver {
     this.#names = names;
     this.#entries = new Entries((claim) => {
       const queueName = names.toQueueName(claim.locks[0].key);
-      return new ClaimEntry(claim, queueName, `${queueName}${publicTag(claim.id)}`);
+      return new Entry(claim, queueName, `${queueName}${publicTag(claim.id)}`);
     });
     const onEnd = this.#entries.end.bind(this.#entries);
     const gatewayOptions = { servers, timeoutMs, clock, ...(user !== undefined && { user, password: password ?? "" }) };
@@ -114,9 +113,7 @@ class EtcdDriver implements Driver {
     this.#watches = new EntryWatches({
       ...{ stream: this.#stream, clock, onEnd },
       onFirst: (entry, revision) => this.#onFirst(entry, revision),
-      onUnblocked: (entries) => void this.#onUnblocked(entries),
       onChanged: ({ claim }) => this.#events?.recheck(claim.id),
-      onWanted: (entry) => this.#onWanted(entry),
       onOthers: (entry) => void this.#onOthers(entry),
     });
     this.#queues = new EntryQueues({
@@ -273,30 +270,16 @@ class EtcdDriver implements Driver {
     this.#events?.pushed(entry.claim.id, this.#queues.toHeldAnswer(entry));
   }
 
-  async #onUnblocked(entries: readonly Entry[]): Promise<void> {
-    const waiting = entries.filter(({ status, grant }) => status === "present" && grant === "waiting");
-    if (waiting.length === 0) return;
-    try {
-      for (const entry of await this.#queues.lookAtMember(waiting))
-        this.#events?.pushed(entry.claim.id, this.#queues.toHeldAnswer(entry));
-    } catch {
-      for (const { claim } of waiting) this.#events?.recheck(claim.id);
-    }
-  }
-
+  /** Reads whether a claim waits for this one now. */
   async #onOthers(entry: Entry): Promise<void> {
     try {
-      if (await this.#queues.hasWaiter(entry)) this.#onWanted(entry);
-      else entry.isWanted = false;
+      const isWanted = await this.#queues.hasWaiter(entry);
+      const isFirst = isWanted && !entry.isWanted;
+      entry.isWanted = isWanted;
+      if (isFirst && isLive(entry)) this.#events?.recalled(entry.claim.id);
     } catch {
       this.#events?.recheck(entry.claim.id);
     }
-  }
-
-  #onWanted(entry: Entry): void {
-    if (entry.status !== "present" || entry.grant !== "held" || entry.isWanted) return;
-    entry.isWanted = true;
-    this.#events?.recalled(entry.claim.id);
   }
 }
 

@@ -1,7 +1,6 @@
-/** The driver's own claims, and their entries in etcd. */
+/** What the driver knows of its claims: their entries in etcd, and the leases to which these belong. */
 
 import type { Answer, Claim, ClaimId, EndReason } from "../../spi/driver.ts";
-import type { Lease } from "./leases.ts";
 import type { Watch } from "./watch-stream.ts";
 
 /**
@@ -91,10 +90,29 @@ export class Entry {
   }
 }
 
+/** A lease of the driver. */
+export class Lease {
+  readonly id: string;
+  readonly seconds: number;
+  readonly entries: Set<Entry> = new Set();
+  /** When the request was sent that has last extended it. */
+  provenAt: number;
+  pendingKeepAlive: Promise<void> | null = null;
+
+  constructor(id: string, seconds: number, provenAt: number) {
+    this.id = id;
+    this.seconds = seconds;
+    this.provenAt = provenAt;
+  }
+
+  /** What remains at least, in milliseconds. */
+  remainingMs(now: number): number {
+    return this.provenAt + this.seconds * 1_000 - now;
+  }
+}
+
 export class Entries {
   readonly #byId = new Map<ClaimId, Entry>();
-  /** Ended claims, by the identity of the claim object: their outcome is known as long as the client can ask about them. */
-  readonly #ended = new WeakMap<Claim, Entry>();
   readonly #create: (claim: Claim) => Entry;
 
   constructor(create: (claim: Claim) => Entry) {
@@ -111,12 +129,11 @@ export class Entries {
   }
 
   find(claim: Claim): Entry | undefined {
-    return this.#byId.get(claim.id) ?? this.#ended.get(claim);
+    return this.#byId.get(claim.id);
   }
 
   end(entry: Entry, reason: EndReason | null): void {
     if (this.#byId.get(entry.claim.id) === entry) this.#byId.delete(entry.claim.id);
-    this.#ended.set(entry.claim, entry);
     entry.end(reason);
   }
 

@@ -13,6 +13,7 @@
 import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { Entry } from "./entry.ts";
+import { Lease } from "./entry.ts";
 import { EtcdError, NOT_FOUND } from "./errors.ts";
 import type { Gateway } from "./gateway.ts";
 import type { Header, Operation, TxnResponse } from "./messages.ts";
@@ -26,26 +27,6 @@ const FRESH_SHARE = 0.96;
 const RECENT_SHARE = 1 / 8;
 /** How often a keep-alive is tried when an election comes between. */
 const MAX_ATTEMPTS = 4;
-
-export class Lease {
-  readonly id: string;
-  readonly seconds: number;
-  readonly entries: Set<Entry> = new Set();
-  /** When the request was sent that has last extended it. */
-  provenAt: number;
-  pendingKeepAlive: Promise<void> | null = null;
-
-  constructor(id: string, seconds: number, provenAt: number) {
-    this.id = id;
-    this.seconds = seconds;
-    this.provenAt = provenAt;
-  }
-
-  /** What remains at least, in milliseconds. */
-  remainingMs(now: number): number {
-    return this.provenAt + this.seconds * 1_000 - now;
-  }
-}
 
 interface LeasesOptions {
   readonly gateway: Gateway;

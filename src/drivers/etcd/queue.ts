@@ -5,8 +5,8 @@ import type { Answer, EndReason } from "../../spi/driver.ts";
 import { StoreRefusedError } from "../../spi/driver.ts";
 import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { Entry } from "./entry.ts";
-import type { Lease, Leases } from "./leases.ts";
+import type { Entry, Lease } from "./entry.ts";
+import type { Leases } from "./leases.ts";
 import { isLeaseMissing, toCallTimeoutMs } from "./leases.ts";
 import type { Operation, OperationResponse, RangeResponse, Txn, TxnResponse } from "./messages.ts";
 import {
@@ -23,7 +23,7 @@ import {
 } from "./messages.ts";
 import type { EntryValue, Names, QueuedEntry } from "./names.ts";
 import { decodeEntry, encodeRevoked, encodeValue, toQueue } from "./names.ts";
-import type { EntryWatches } from "./watches.ts";
+import type { EntryWatches, QueueView } from "./watches.ts";
 
 /** The size of a grant's token range, which local hand-offs use. */
 const TOKENS_PER_ENTRY = 1_024n;
@@ -45,14 +45,6 @@ interface EntryQueuesOptions {
   readonly clock: Clock;
   readonly tokenBase: bigint;
   readonly onEnd: (entry: Entry, reason: EndReason | null) => void;
-}
-
-/** A part of a queue that was read: the last entry is the newest. */
-export interface QueueView {
-  readonly queue: readonly QueuedEntry[];
-  /** Nothing stands before the first entry. */
-  readonly isComplete: boolean;
-  readonly revision: bigint;
 }
 
 export class EntryQueues {
@@ -81,7 +73,7 @@ export class EntryQueues {
     ];
     const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
       compare: [isAbsent(isBrief ? range : { key: encodeText(entry.name) }), isAbsent({ key: encodeText(tombstone) })],
-      success: [this.#putNew(entry, leaseId), ...(isBrief ? [] : [this.#toView(entry, false)])],
+      success: [this.#putNew(entry, leaseId), ...(isBrief ? [] : [this.#toView(entry)])],
       failure: isBrief && entry.claim.wait ? [] : rest,
     }));
     if (response === null) return this.place(entry);
@@ -122,7 +114,7 @@ export class EntryQueues {
       return { state: "none" };
     }
     const response = await this.#sendWithLease(entry, entry.lease as Lease, (leaseId) => ({
-      success: [this.#putNew(entry, leaseId), this.#toView(entry, false)],
+      success: [this.#putNew(entry, leaseId), this.#toView(entry)],
     }));
     if (response === null) return this.place(entry);
     this.#setPresent(entry, BigInt(response.header.revision));
@@ -145,16 +137,13 @@ export class EntryQueues {
     return { state: "none" };
   }
 
-  /** Looks for the entry of a claim that another client has made, and puts it on a lease of this one. */
+  /** Looks for the entry of a claim that this client does not know, and puts it on a lease of this one. */
   async adopt(entry: Entry): Promise<Answer> {
-    const lease = await this.#obtainLease(entry);
-    if (entry.status !== "unplaced") return entry.noneAnswer;
     const { leases, names, onEnd } = this.#options;
     const reads = [readKey(entry.name), readKey(names.toTombstone(entry.name))];
-    const { responses = [] } = await leases.txn({ success: reads }, toCallTimeoutMs(lease));
+    const { responses = [] } = await leases.txn({ success: reads });
     const existing = responses[0]?.response_range?.kvs?.[0];
     if (existing === undefined) {
-      // a client that has released it since it was detached has left a tombstone
       onEnd(entry, toEndReason(responses[1]?.response_range) ?? "expired");
       return entry.noneAnswer;
     }
@@ -173,7 +162,7 @@ export class EntryQueues {
     const answers = new Map<Entry, Answer>();
     for (const part of chunk(groupByView(entries), MAX_TXN_OPERATIONS)) {
       const { header, responses } = await this.#options.leases.txn({
-        success: part.map(([first]) => this.#toView(first as Entry, false)),
+        success: part.map(([first]) => this.#toView(first as Entry)),
       });
       for (const [index, group] of part.entries()) {
         const view = await this.#toCompleteView(group[0] as Entry, responses?.[index], BigInt(header.revision));
@@ -181,27 +170,6 @@ export class EntryQueues {
       }
     }
     return answers;
-  }
-
-  /**
-   * Which of these waiting claims of one key are admitted, as far as this member knows. What is before an entry is only removed, so a claim
-   * that was admitted at any time since its entry was created is admitted now. All others are watched again.
-   */
-  async lookAtMember(entries: readonly Entry[]): Promise<Entry[]> {
-    const [first] = entries as readonly [Entry];
-    const { header, responses } = await this.#options.leases.readAtMember([this.#toView(first, true)]);
-    const view = toPartialView(first, responses?.[0]?.response_range, BigInt(header.revision));
-    const { queue } = view ?? { queue: [] };
-    const admitted: Entry[] = [];
-    for (const entry of entries) {
-      const ownIndex = queue.findIndex(({ name }) => name === entry.name);
-      if (view === null || ownIndex === -1) throw new Error("etcd: the member does not know the entry yet");
-      if (entry.status !== "present" || entry.grant !== "waiting") continue;
-      if (ownIndex >= countAdmitted(queue)) this.#options.watches.watchBlocker(entry, view, ownIndex);
-      else admitted.push(entry);
-    }
-    for (const entry of admitted) await this.#grant(entry, BigInt(header.revision));
-    return admitted;
   }
 
   /** Does a claim wait behind the admitted ones of this key, as far as this member knows? */
@@ -335,8 +303,8 @@ export class EntryQueues {
   }
 
   /** Reads what an answer needs: for an exclusive claim the entries directly before it, else the queue up to its own. */
-  #toView(entry: Entry, serializable: boolean): Operation {
-    const range = { ...rangeOf(entry.queueName), ...(serializable && { serializable }) };
+  #toView(entry: Entry): Operation {
+    const range = rangeOf(entry.queueName);
     if (!entry.needsBriefView) return { request_range: range };
     const upTo = entry.status === "present" ? { max_create_revision: String(entry.createRevision) } : {};
     const newestFirst = { sort_order: "DESCEND", sort_target: "CREATE", limit: ENTRIES_OF_INTEREST };

@@ -10,24 +10,27 @@ import type { Entry } from "./entry.ts";
 import { decodeText, encodeText, rangeOf } from "./messages.ts";
 import type { QueuedEntry } from "./names.ts";
 import { decodeEntry } from "./names.ts";
-import type { QueueView } from "./queue.ts";
 import type { Watch, WatchEvent, WatchListener, WatchStream } from "./watch-stream.ts";
 
 /** A lock that is released by then costs no watch. What changes meanwhile is reported then. */
 const OWN_WATCH_DELAY_MS = 250;
+
+/** A part of a queue that was read, from its front: the last entry is the newest. */
+export interface QueueView {
+  readonly queue: readonly QueuedEntry[];
+  /** No entry is before the first one. */
+  readonly isComplete: boolean;
+  readonly revision: bigint;
+}
 
 interface EntryWatchesOptions {
   readonly stream: WatchStream;
   readonly clock: Clock;
   /** The claim is admitted: the only entry before its own was deleted at this revision. */
   readonly onFirst: (entry: Entry, revision: bigint) => void;
-  /** The answers of these waiting claims of one key may have changed. */
-  readonly onUnblocked: (entries: readonly Entry[]) => void;
-  /** The answer of a claim has changed, or is not known any more. */
+  /** The answer of a claim may have changed. */
   readonly onChanged: (entry: Entry) => void;
-  /** Another claim waits for this one. */
-  readonly onWanted: (entry: Entry) => void;
-  /** Others have come or gone: whether a claim waits for this one must be read. */
+  /** Others have come to the queue of a held claim, or have left it. */
   readonly onOthers: (entry: Entry) => void;
   readonly onEnd: (entry: Entry, reason: EndReason | null) => void;
 }
@@ -50,22 +53,11 @@ export class EntryWatches {
   readonly #queueWatches = new Map<string, QueueWatch>();
   /** Held claims without a watch, in the order of their grants. */
   #unwatched: OwnWatch[] = [];
-  #recallable: OwnWatch[] = [];
   readonly #timer: Timer;
-  readonly #recallTimer: Timer;
 
   constructor(options: EntryWatchesOptions) {
     this.#options = options;
-    this.#timer = options.clock.timer(() => {
-      const due = this.#unwatched;
-      this.#unwatched = [];
-      this.#watchAll(due);
-    });
-    this.#recallTimer = options.clock.timer(() => {
-      const due = this.#recallable;
-      this.#recallable = [];
-      this.#watchAll(due);
-    });
+    this.#timer = options.clock.timer(() => this.#watchUnwatched());
   }
 
   /** Watches what must go before the claim is admitted, as of this view of its queue. */
@@ -82,44 +74,40 @@ export class EntryWatches {
       else this.#onGone(entry);
     };
     const target = { key: encodeText(name), without: "NOPUT" } as const;
-    entry.setWatch(this.#watch(target, revision + 1n, { onEvent, onMissed: () => this.#onGone(entry) }), name);
+    entry.setWatch(
+      this.#options.stream.watch(target, revision + 1n, { onEvent, onMissed: () => this.#onGone(entry) }),
+      name,
+    );
   }
 
   /** Watches the entry of a held claim, as it was at this revision: soon, if it is still held then. */
   watchOwn(entry: Entry, revision: bigint): void {
     if (entry.watched === entry.name) return;
     entry.setWatch(null, entry.name);
-    const { clock } = this.#options;
-    if (entry.isRecallable) {
-      // who has come since its entry was created waits for it
-      this.#recallable.push({ entry, fromRevision: entry.createRevision + 1n });
-      this.#recallTimer.set(clock.now());
-      return;
-    }
-    this.#unwatched.push({ entry, fromRevision: revision + 1n });
-    if (this.#unwatched.length === 1) this.#timer.set(clock.now() + OWN_WATCH_DELAY_MS);
+    // whoever has come since its entry was created may wait for it
+    const fromRevision = (entry.isRecallable ? entry.createRevision : revision) + 1n;
+    this.#unwatched.push({ entry, fromRevision });
+    if (this.#unwatched.length === 1) this.#timer.set(this.#options.clock.now() + OWN_WATCH_DELAY_MS);
   }
 
   close(): void {
     this.#timer.stop();
-    this.#recallTimer.stop();
   }
 
-  #watchAll(due: readonly OwnWatch[]): void {
+  #watchUnwatched(): void {
+    const due = this.#unwatched;
+    this.#unwatched = [];
     for (const { entry, fromRevision } of due) {
       if (entry.status !== "present" || entry.watched !== entry.name || entry.watch !== null) continue;
       const target = entry.isRecallable ? rangeOf(entry.queueName) : { key: encodeText(entry.name) };
       const listener: WatchListener = {
         onEvent: (event) => {
           if (decodeText(event.kv.key) === entry.name) this.#onOwnEvent(entry, event);
-          else this.#onOther(entry, event);
+          else this.#options.onOthers(entry);
         },
-        onMissed: () => {
-          entry.setWatch(null);
-          this.#options.onChanged(entry);
-        },
+        onMissed: () => this.#onGone(entry),
       };
-      entry.setWatch(this.#watch(target, fromRevision, listener), entry.name);
+      entry.setWatch(this.#options.stream.watch(target, fromRevision, listener), entry.name);
     }
   }
 
@@ -136,26 +124,16 @@ export class EntryWatches {
     this.#options.onChanged(entry);
   }
 
-  /** An entry of another claim was created, changed or deleted. */
-  #onOther(entry: Entry, { isDelete, kv }: WatchEvent): void {
-    if (isDelete && entry.isWanted) return this.#options.onOthers(entry);
-    if (isDelete || entry.isWanted || kv.create_revision !== kv.mod_revision) return;
-    const { name, value } = decodeEntry(kv);
-    if (value?.wait === false || name.includes("/", entry.queueName.length)) return;
-    if (entry.isExclusive) this.#options.onWanted(entry);
-    else this.#options.onOthers(entry);
-  }
-
   #onGone(entry: Entry): void {
     entry.setWatch(null);
-    this.#options.onUnblocked([entry]);
+    this.#options.onChanged(entry);
   }
 
   #joinQueueWatch(entry: Entry, revision: bigint): void {
     const { queueName } = entry;
     const shared = this.#queueWatches.get(queueName) ?? this.#watchQueue(queueName, revision);
     // an entry that is missing from this view, or a removal that the others have looked at before
-    if (revision < shared.reportedAt) this.#options.onUnblocked([entry]);
+    if (revision < shared.reportedAt) this.#options.onChanged(entry);
     if (entry.watched === queueName) return;
     entry.setWatch(null);
     shared.waiters.add(entry);
@@ -176,24 +154,18 @@ export class EntryWatches {
 
   #watchQueue(queueName: string, revision: bigint): QueueWatch {
     const target = { ...rangeOf(queueName), without: "NOPUT" } as const;
-    const watch = this.#watch(target, revision + 1n, {
+    const watch = this.#options.stream.watch(target, revision + 1n, {
       onEvent: ({ kv }) => {
         shared.reportedAt = BigInt(kv.mod_revision);
-        this.#options.onUnblocked([...shared.waiters]);
+        for (const waiter of shared.waiters) this.#options.onChanged(waiter);
       },
       onMissed: () => {
         this.#queueWatches.delete(queueName);
-        const waiters = [...shared.waiters];
-        for (const waiter of waiters) waiter.setWatch(null);
-        this.#options.onUnblocked(waiters);
+        for (const waiter of [...shared.waiters]) this.#onGone(waiter);
       },
     });
     const shared: QueueWatch = { watch, waiters: new Set(), reportedAt: 0n };
     this.#queueWatches.set(queueName, shared);
     return shared;
-  }
-
-  #watch(target: Parameters<WatchStream["watch"]>[0], fromRevision: bigint, listener: WatchListener): Watch {
-    return this.#options.stream.watch(target, fromRevision, listener);
   }
 }
