@@ -35,7 +35,7 @@ export type ContenderProcess = AsyncDisposable & {
 };
 
 export type ContenderOptions = {
-  /** Of ZooKeeper: host:port. */
+  /** host:port */
   readonly server: string;
   readonly sessionMs: number;
   /** See test/support/curator/exclusion-register.ts; 0: none. */
@@ -50,8 +50,11 @@ export async function startCuratorContender(options: ContenderOptions): Promise<
 }
 
 /** Contenders that use Holdfast, in strict order of arrival. */
-export async function startHoldfastContender(options: ContenderOptions): Promise<ContenderProcess> {
-  return startContender([process.execPath, builtFile(HOLDFAST_PROGRAM), ...toArguments(options)]);
+export async function startHoldfastContender(
+  options: ContenderOptions,
+  store: "zookeeper" | "etcd" = "zookeeper",
+): Promise<ContenderProcess> {
+  return startContender([process.execPath, builtFile(HOLDFAST_PROGRAM), ...toArguments(options), store]);
 }
 
 function toArguments({ server, sessionMs, registerPort = 0 }: ContenderOptions): string[] {
