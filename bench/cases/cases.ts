@@ -6,6 +6,7 @@ import { abusiveClients } from "./abusive-clients.ts";
 import { coldFirstUse } from "./cold-first-use.ts";
 import { coldHandOff } from "./cold-hand-off.ts";
 import { coldInCompany } from "./cold-in-company.ts";
+import { etcdContended, etcdHandOff, etcdMultiProcess, etcdUncontended } from "./etcd.ts";
 import { exclusion } from "./exclusion.ts";
 import { growthHolders } from "./growth-holders.ts";
 import { growthPinned } from "./growth-pinned.ts";
@@ -90,4 +91,8 @@ export const CASES: readonly BenchCase[] = [
   zooKeeperMultiProcess,
   zooKeeperCached,
   zooKeeperNodeCreation,
+  etcdUncontended,
+  etcdContended,
+  etcdMultiProcess,
+  etcdHandOff,
 ];

@@ -18,12 +18,14 @@ export const NPM_PACKAGES: Readonly<Record<string, string>> = {
   "async-mutex": "async-mutex",
   "zookeeper (native)": "zookeeper",
   "node-zookeeper-client": "node-zookeeper-client",
+  etcd3: "etcd3",
 };
 
 const DEBIAN_PACKAGES: Readonly<Record<string, string>> = {
   Curator: "libcurator-recipes-java",
   Redis: "redis-server",
   ZooKeeper: "libzookeeper-java",
+  etcd: "etcd-server",
   PostgreSQL: "postgresql-15",
   MariaDB: "mariadb-server-core",
 };

@@ -3,6 +3,7 @@
 import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 import { openAsyncMutex } from "./async-mutex.ts";
 import { openEchoBaseline, openQueueBaseline } from "./baselines.ts";
+import { ETCD_IMPLEMENTATIONS } from "./etcd.ts";
 import { openHttp } from "./holdfast-http.ts";
 import { openCached, openHoldfast, openStrict, openTls } from "./holdfast-server.ts";
 import { openMemory, openMemoryCached, openMemoryDriver, openMemoryUsing, openNoLock } from "./in-process.ts";
@@ -39,6 +40,7 @@ export const IMPLEMENTATIONS: Readonly<Record<string, ImplementationEntry>> = {
   ...REDIS_IMPLEMENTATIONS,
   ...SQL_IMPLEMENTATIONS,
   ...ZOOKEEPER_IMPLEMENTATIONS,
+  ...ETCD_IMPLEMENTATIONS,
 };
 
 /** @throws if none has that name */

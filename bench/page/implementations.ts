@@ -9,7 +9,7 @@ export type ImplementationKind = "holdfast" | "rival" | "baseline";
 /** Rivals that are no package: locks of a database called by hand, Java. */
 const RIVALS_BY_HAND = ["pg_advisory_lock by hand", "GET_LOCK by hand", "SET NX PX by hand", "RMI"];
 /** One store each: a chart is of one, so that the name says it for nothing. */
-const STORE = /, (?:Redis|ZooKeeper|memory|PostgreSQL|MariaDB|SQLite)\b/;
+const STORE = /, (?:Redis|ZooKeeper|etcd|memory|PostgreSQL|MariaDB|SQLite)\b/;
 
 export function kindOf(implementation: string): ImplementationKind {
   if (implementation.startsWith("holdfast")) return "holdfast";

@@ -17,6 +17,7 @@ export type Requirement =
   | "mariadb"
   | "zookeeper"
   | "etcd"
+  | "etcd-client"
   | "curator"
   | "runtimes"
   | "bindfs"
@@ -106,7 +107,12 @@ export const SUITES: readonly Suite[] = [
     tests: ["test/integration/zookeeper/", "test/conformance/zookeeper"],
     requires: ["zookeeper", "curator"],
   },
-  { name: "etcd", store: "etcd", tests: ["test/integration/etcd/", "test/conformance/etcd"], requires: ["etcd"] },
+  {
+    name: "etcd",
+    store: "etcd",
+    tests: ["test/integration/etcd/", "test/conformance/etcd"],
+    requires: ["etcd", "etcd-client"],
+  },
   sqlSuite("postgres", ["postgres", "pgbouncer", "query-builders", "prisma"]),
   sqlSuite("mysql", ["mariadb", "query-builders", "prisma"]),
   sqlSuite("sqlite", ["bindfs", "query-builders", "better-sqlite3"]),

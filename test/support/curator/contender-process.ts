@@ -35,7 +35,7 @@ export type ContenderProcess = AsyncDisposable & {
 };
 
 export type ContenderOptions = {
-  /** Of ZooKeeper: host:port. */
+  /** host:port */
   readonly server: string;
   readonly sessionMs: number;
   /** See test/support/curator/exclusion-register.ts; 0: none. */
@@ -45,21 +45,25 @@ export type ContenderOptions = {
 /** Contenders that use Curator. */
 export async function startCuratorContender(options: ContenderOptions): Promise<ContenderProcess> {
   const classes = compileCurator();
-  return startContender("java", [...JAVA_OPTIONS, "-cp", `${classes}:${CURATOR_JAR}`, "Contender"], options);
+  const command = ["java", ...JAVA_OPTIONS, "-cp", `${classes}:${CURATOR_JAR}`, "Contender"];
+  return startContender([...command, ...toArguments(options)]);
 }
 
 /** Contenders that use Holdfast, in strict order of arrival. */
-export async function startHoldfastContender(options: ContenderOptions): Promise<ContenderProcess> {
-  return startContender(process.execPath, [builtFile(HOLDFAST_PROGRAM)], options);
+export async function startHoldfastContender(
+  options: ContenderOptions,
+  store: "zookeeper" | "etcd" = "zookeeper",
+): Promise<ContenderProcess> {
+  return startContender([process.execPath, builtFile(HOLDFAST_PROGRAM), ...toArguments(options), store]);
 }
 
-async function startContender(
-  command: string,
-  args: readonly string[],
-  options: ContenderOptions,
-): Promise<ContenderProcess> {
-  const { server, sessionMs, registerPort = 0 } = options;
-  const child = spawn(command, [...args, server, String(sessionMs), String(registerPort)]);
+function toArguments({ server, sessionMs, registerPort = 0 }: ContenderOptions): string[] {
+  return [server, String(sessionMs), String(registerPort)];
+}
+
+/** A process that obeys the orders of Contender.java on its input. */
+export async function startContender([program = "", ...args]: readonly string[]): Promise<ContenderProcess> {
+  const child = spawn(program, args);
   const lines: string[] = [];
   let errors = "";
   createInterface({ input: child.stdout }).on("line", (line) => lines.push(line));

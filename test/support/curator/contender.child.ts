@@ -7,11 +7,13 @@ import { once } from "node:events";
 import { connect as dial } from "node:net";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
+import { etcd } from "../../../src/drivers/etcd/driver.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Lock, Lockable, Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
 
-const [server = "", sessionMs = "", registerPort = ""] = process.argv.slice(2);
+const [server = "", sessionMs = "", registerPort = "", store = "zookeeper"] = process.argv.slice(2);
 
 type Contender = {
   readonly locks: Locks;
@@ -28,19 +30,25 @@ function report(name: string, text: string): void {
 }
 
 function openContender(name: string, recipe: string, path: string): void {
-  const [host = "", port] = server.split(":");
-  const driver = zookeeper({
-    servers: [{ host, port: Number(port) }],
-    sessionMs: Number(sessionMs),
-    // on a busy machine
-    connectTimeout: 30_000,
-    fair: recipe !== "unfair",
-    family: recipe === "read" || recipe === "write" ? "readWrite" : "mutex",
-  });
-  const locks = createLocks(driver, { ttl: "session", order: "strict", label: name });
+  const ttl = store === "etcd" ? Number(sessionMs) : "session";
+  const locks = createLocks(createDriver(recipe), { ttl, order: "strict", label: name });
   const lockable = recipe === "read" ? locks.rw(path).read : locks.mutex(path);
   contenders.set(name, { locks, path, lockable, isRevocable: false, lock: null });
   report(name, "open");
+}
+
+function createDriver(recipe: string): Driver {
+  const [host = "", port] = server.split(":");
+  // on a busy machine
+  const common = { servers: [{ host, port: Number(port) }], connectTimeout: 30_000 };
+  // a key is the name that other programs use
+  if (store === "etcd") return etcd({ ...common, prefix: "" });
+  return zookeeper({
+    ...common,
+    sessionMs: Number(sessionMs),
+    fair: recipe !== "unfair",
+    family: recipe === "read" || recipe === "write" ? "readWrite" : "mutex",
+  });
 }
 
 async function executeCommand([verb = "", name = "", first = "", second = ""]: readonly string[]): Promise<void> {

@@ -10,6 +10,7 @@ import { isVitestSuite, SUITES } from "../../../scripts/test/suites.ts";
 import { chromiumUnavailableReason, installChromium } from "../browser.ts";
 import { compileCurator } from "../curator/contender-process.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
+import { compileEtcdContender } from "../etcd-client/contender-process.ts";
 import { installBetterSqlite3, installInterop, installInteropFolders, installPrisma } from "../interop.ts";
 import { installRuntimes } from "../runtimes.ts";
 import { etcdUnavailableReason, installEtcd } from "../stores/etcd.ts";
@@ -38,6 +39,7 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   mariadb: () => mariaDbUnavailableReason() === null && installMariaDb(),
   zookeeper: installZooKeeper,
   etcd: () => etcdUnavailableReason() === null && installEtcd(),
+  "etcd-client": compileEtcdContender,
   curator: compileCurator,
   runtimes: installRuntimes,
   bindfs: installBindfs,

@@ -28,12 +28,10 @@ export async function readEtcdState(server: EtcdServer, token?: string): Promise
   return { entries, leases };
 }
 
-/** The entries of one lock by the recipe of `etcdctl lock`, the holder first: `<name>/<lease in hexadecimal>...`. */
+/** The entries of one lock by the recipe of `etcdctl lock`, the holder first: keys directly below its name. */
 export async function readEtcdQueue(server: EtcdServer, name: string, token?: string): Promise<readonly EtcdEntry[]> {
   const entries = await readEntries(server, token);
-  return entries.filter(
-    ({ key }) => key.startsWith(`${name}/`) && /^[0-9a-f]+(-[^/]*)?$/.test(key.slice(name.length + 1)),
-  );
+  return entries.filter(({ key }) => key.startsWith(`${name}/`) && !key.includes("/", name.length + 1));
 }
 
 /** What makes the state of a store that no client uses wrong, in words; empty if nothing does. */
@@ -44,7 +42,7 @@ export function findEtcdRemains({ entries, leases }: EtcdState, expected: Readon
   ];
 }
 
-/** What is wrong while clients use it: a key of a lock that no lease ends, or whose lease is not the one in its name. */
+/** What is wrong while clients use it, in words: a key that no lease ends, or whose lease is not there. */
 export function findEtcdViolations(
   { entries, leases }: EtcdState,
   expected: ReadonlySet<string> = new Set(),
@@ -53,11 +51,7 @@ export function findEtcdViolations(
   return entries.flatMap(({ key, lease }) => {
     if (expected.has(key)) return [];
     if (lease === null) return [`${key} has no end`];
-    const named = /\/([0-9a-f]+)(-[^/]*)?$/.exec(key)?.[1];
-    return [
-      ...(ids.has(lease) ? [] : [`${key} belongs to a lease that is not there`]),
-      ...(named === BigInt(lease).toString(16) ? [] : [`${key} names another lease than its own`]),
-    ];
+    return ids.has(lease) ? [] : [`${key} belongs to a lease that is not there`];
   });
 }
 

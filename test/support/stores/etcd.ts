@@ -3,7 +3,8 @@
 import type { ChildProcess } from "node:child_process";
 import { execFile, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { request } from "node:http";
+import type { RequestOptions } from "node:http";
+import { request as requestPlainly } from "node:http";
 import { request as requestSecurely } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -104,8 +105,8 @@ export async function startEtcdCluster(options: EtcdOptions = {}): Promise<EtcdC
   for (const server of servers) await server.spawn();
   await Promise.all(servers.map((server) => server.waitForLeader()));
   const leadsAmong = async (candidates: readonly InternalServer[]): Promise<InternalServer | undefined> => {
-    const statuses = await Promise.all(candidates.map((server) => server.readStatus()));
-    return candidates.find((_, index) => statuses[index]?.leader === statuses[index]?.header.member_id);
+    const metrics = await Promise.all(candidates.map((server) => server.readMetrics()));
+    return candidates.find((_, index) => metrics[index]?.includes("\netcd_server_is_leader 1\n"));
   };
   const findLeader = (candidates: readonly InternalServer[]): Promise<InternalServer> =>
     until(() => leadsAmong(candidates), { within: START_MS, what: "a leader" });
@@ -117,8 +118,8 @@ export async function startEtcdCluster(options: EtcdOptions = {}): Promise<EtcdC
     async moveLeader(to) {
       const leader = await findLeader(servers);
       if (leader === to) return;
-      const { header } = await (to as InternalServer).readStatus();
-      await leader.runCommand(["move-leader", BigInt(header.member_id).toString(16)]);
+      const id = /etcd_server_id\{server_id="([0-9a-f]+)"\}/.exec(await (to as InternalServer).readMetrics())?.[1];
+      await leader.runCommand(["move-leader", id ?? ""]);
     },
     async [Symbol.asyncDispose]() {
       await Promise.all(servers.map((server) => server[Symbol.asyncDispose]()));
@@ -130,8 +131,8 @@ type InternalServer = EtcdServer & {
   /** Starts the process and waits until its peers can talk to it. */
   spawn(): Promise<void>;
   waitForLeader(): Promise<void>;
-  /** With no member_id and leader where it does not answer. */
-  readStatus(): Promise<{ readonly header: { readonly member_id: string }; readonly leader?: string }>;
+  /** What it says of itself, also to those who are no users of it. Empty where it does not answer. */
+  readMetrics(): Promise<string>;
 };
 
 function createServer(
@@ -163,12 +164,9 @@ function createServer(
   ];
   let child: ChildProcess | null = null;
 
-  const call: EtcdServer["call"] = (path, body = {}, token) => postJson(url, path, body, token, tls?.ca);
+  const call: EtcdServer["call"] = (path, body = {}, token) => postJson(`${url}${path}`, body, token, tls?.ca);
 
-  async function readStatus(): ReturnType<InternalServer["readStatus"]> {
-    const status = await call("/v3/maintenance/status").catch(() => null);
-    return status?.status === 200 ? status.body : { header: { member_id: "none" } };
-  }
+  const readMetrics = (): Promise<string> => getText(`${url}/metrics`, tls?.ca).catch(() => "");
 
   async function spawnServer(): Promise<void> {
     const [first = "", ...rest] = endWithParent(command);
@@ -177,14 +175,17 @@ function createServer(
     await until(
       () => {
         if (started.exitCode !== null) throw new Error(`etcd on port ${port} ended: ${started.exitCode}`);
-        return isAnswering(peerUrl);
+        return getText(`${peerUrl}/version`).then(
+          () => true,
+          () => false,
+        );
       },
       { within: START_MS, what: "etcd to answer its peers" },
     );
   }
 
   async function waitForLeader(): Promise<void> {
-    const hasLeader = async (): Promise<boolean> => ((await readStatus()).leader ?? "0") !== "0";
+    const hasLeader = async (): Promise<boolean> => (await readMetrics()).includes("\netcd_server_has_leader 1\n");
     await until(hasLeader, { within: START_MS, what: `etcd on port ${port} to have a leader` });
   }
 
@@ -204,7 +205,7 @@ function createServer(
       return child?.pid ?? 0;
     },
     call,
-    readStatus,
+    readMetrics,
     runCommand: (commandArgs, { user } = {}) =>
       runEtcdctl(commandArgs, [
         `--endpoints=${url}`,
@@ -307,35 +308,16 @@ function isInstalled(): boolean {
   );
 }
 
-function postJson(
+async function postJson(
   url: string,
-  path: string,
   body: object,
   token: string | undefined,
   ca: string | undefined,
 ): ReturnType<EtcdServer["call"]> {
-  return new Promise((resolve, reject) => {
-    const options = {
-      method: "POST",
-      headers: { "content-type": "application/json", ...(token !== undefined && { authorization: token }) },
-      timeout: CALL_TIMEOUT_MS,
-      agent: false,
-      ...(ca !== undefined && { ca }),
-    } as const;
-    const send = url.startsWith("https:") ? requestSecurely : request;
-    const outgoing = send(new URL(path, url), options, (response) => {
-      let text = "";
-      response.setEncoding("utf8");
-      response.on("data", (chunk: string) => {
-        text += chunk;
-      });
-      response.on("error", reject);
-      response.on("end", () => resolve({ status: response.statusCode ?? 0, body: parseBody(text) }));
-    });
-    outgoing.on("timeout", () => outgoing.destroy(new Error(`no answer to ${path}`)));
-    outgoing.on("error", reject);
-    outgoing.end(JSON.stringify(body));
-  });
+  const headers = { "content-type": "application/json", ...(token !== undefined && { authorization: token }) };
+  const options = { method: "POST", headers, timeout: CALL_TIMEOUT_MS, ...(ca !== undefined && { ca }) };
+  const { status, text } = await send(url, options, JSON.stringify(body));
+  return { status, body: parseBody(text) };
 }
 
 function parseBody(text: string): EtcdBody {
@@ -346,14 +328,28 @@ function parseBody(text: string): EtcdBody {
   }
 }
 
-function isAnswering(peerUrl: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const outgoing = request(new URL("/version", peerUrl), { timeout: 1_000, agent: false }, (response) => {
-      response.resume();
-      response.on("end", () => resolve(true));
+function getText(url: string, ca?: string): Promise<string> {
+  return send(url, { method: "GET", timeout: 1_000, ...(ca !== undefined && { ca }) }).then(({ text }) => text);
+}
+
+function send(
+  url: string,
+  options: RequestOptions & { readonly ca?: string },
+  body?: string,
+): Promise<{ readonly status: number; readonly text: string }> {
+  return new Promise((resolve, reject) => {
+    const request = url.startsWith("https:") ? requestSecurely : requestPlainly;
+    const outgoing = request(url, { agent: false, ...options }, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (chunk: string) => {
+        text += chunk;
+      });
+      response.on("error", reject);
+      response.on("end", () => resolve({ status: response.statusCode ?? 0, text }));
     });
-    outgoing.on("timeout", () => outgoing.destroy());
-    outgoing.on("error", () => resolve(false));
-    outgoing.end();
+    outgoing.on("timeout", () => outgoing.destroy(new Error(`no answer to ${options.method} ${url}`)));
+    outgoing.on("error", reject);
+    outgoing.end(body);
   });
 }
