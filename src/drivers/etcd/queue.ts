@@ -23,10 +23,9 @@ import {
 } from "./messages.ts";
 import type { EntryValue, Names, QueuedEntry } from "./names.ts";
 import { decodeEntry, encodeRevoked, encodeValue, toQueue } from "./names.ts";
+import { toToken, toTokenCount } from "./tokens.ts";
 import type { EntryWatches, QueueView } from "./watches.ts";
 
-/** The size of a grant's token range, which local hand-offs use. */
-const TOKENS_PER_ENTRY = 1_024n;
 /** Of an exclusive claim: its own entry, its predecessor, and whether that is the first. */
 const ENTRIES_OF_INTEREST = 3;
 /** A waiting claim is asked about after this time at the latest, should its watch report nothing. */
@@ -237,7 +236,7 @@ export class EntryQueues {
     return {
       state: "held",
       token: this.toToken(entry.createRevision),
-      tokenCount: Math.min(claim.tokenCount, Number(TOKENS_PER_ENTRY)),
+      tokenCount: toTokenCount(claim.tokenCount),
       remainingMs: this.#remainingMs(entry),
       ...(isWanted && isRecallable && { recalled: true }),
     };
@@ -245,13 +244,13 @@ export class EntryQueues {
 
   /** The first token of an entry that this revision has created. */
   toToken(createRevision: bigint): bigint {
-    return createRevision * TOKENS_PER_ENTRY + this.#options.tokenBase;
+    return toToken(createRevision, this.#options.tokenBase);
   }
 
   /** Is it one of the tokens of this entry? */
   hasToken({ createRevision, value }: QueuedEntry, token: bigint): boolean {
     const first = this.toToken(createRevision);
-    return token >= first && token < first + BigInt(Math.min(value?.tokens ?? 1, Number(TOKENS_PER_ENTRY)));
+    return token >= first && token < first + BigInt(toTokenCount(value?.tokens ?? 1));
   }
 
   async #obtainLease(entry: Entry): Promise<Lease> {
