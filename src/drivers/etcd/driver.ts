@@ -96,7 +96,10 @@ class EtcdDriver implements Driver {
     const gatewayOptions = { servers, timeoutMs, clock, ...(user !== undefined && { user, password: password ?? "" }) };
     this.#gateway = new Gateway(
       tls === undefined ? gatewayOptions : { ...gatewayOptions, tls: typeof tls === "function" ? tls : () => tls },
-      () => this.#stream.reopen(),
+      () => {
+        this.#stream.reopen();
+        this.#events?.disconnected();
+      },
     );
     this.#leases = new Leases({
       ...{ gateway: this.#gateway, clock },

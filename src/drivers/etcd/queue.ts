@@ -114,7 +114,9 @@ export class EntryQueues {
       this.#options.onEnd(entry, null);
       return { state: "none" };
     }
-    const response = await this.#sendWithLease(entry, entry.lease as Lease, (leaseId) => ({
+    const { lease } = entry;
+    if (lease === null) return entry.noneAnswer;
+    const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
       success: [this.#putNew(entry, leaseId), this.#toView(entry)],
     }));
     if (response === null) return this.place(entry);
@@ -188,7 +190,13 @@ export class EntryQueues {
         tombstoneLease === undefined
           ? []
           : part.map(({ name }) => putTombstone(names.toTombstone(name), "released", tombstoneLease));
-      const { responses = [] } = await leases.txn({ success: [...deletions, ...tombstones] });
+      const { responses = [] } = await leases
+        .txn({ success: [...deletions, ...tombstones] })
+        .catch((error: unknown) => {
+          // whatever exists of them ends before their lease is extended
+          for (const entry of part) entry.dueAt = 0;
+          throw error;
+        });
       for (const [index, entry] of part.entries()) {
         existed.push(countDeleted(responses[index]) > 0);
         onEnd(entry, "released");
@@ -215,8 +223,8 @@ export class EntryQueues {
   /** Takes the held entry out of this client's leases: it has one of its own. */
   async detach(entry: Entry, remainingMs: number): Promise<boolean> {
     const { leases } = this.#options;
-    const leaseId = await leases.grantDetached(Math.min(remainingMs, entry.ttlMs));
     if (entry.status !== "present" || entry.grant !== "held") return false;
+    const leaseId = await leases.grantDetached(Math.min(remainingMs, entry.ttlMs));
     const { succeeded = false } = await leases.txn({
       compare: [wasCreatedAt(entry.name, entry.createRevision)],
       success: [putLease(entry.name, leaseId)],
