@@ -117,9 +117,13 @@ export class EntryQueues {
     const { lease } = entry;
     if (lease === null) return entry.noneAnswer;
     const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
+      // it may arrive twice, or after its claim was released
+      compare: [entry.name, this.#options.names.toTombstone(entry.name)].map((name) =>
+        isAbsent({ key: encodeText(name) }),
+      ),
       success: [this.#putNew(entry, leaseId), this.#toView(entry)],
     }));
-    if (response === null) return this.place(entry);
+    if (response?.succeeded !== true) return this.place(entry);
     const revision = BigInt(response.header.revision);
     this.#setPresent(entry, revision);
     return this.#settlePlaced(entry, await this.#toCompleteView(entry, response.responses?.[1], revision));
