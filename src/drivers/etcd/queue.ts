@@ -174,7 +174,7 @@ export class EntryQueues {
       });
       for (const [index, group] of part.entries()) {
         const view = await this.#toCompleteView(group[0] as Entry, responses?.[index], BigInt(header.revision));
-        for (const entry of group) answers.set(entry, await this.#statusIn(entry, view));
+        for (const entry of group) answers.set(entry, await this.#statusIn(entry, view).catch(toRefusedAnswer));
       }
     }
     return answers;
@@ -412,6 +412,12 @@ function hasWaiter(queue: readonly QueuedEntry[]): boolean {
 function toEndReason(tombstone: RangeResponse | undefined): EndReason | null {
   const kv = tombstone?.kvs?.[0];
   if (kv === undefined) return null;
+/** A refused claim has no entry any more. It does not fail the calls of those beside it. */
+function toRefusedAnswer(error: unknown): Answer {
+  if (!(error instanceof StoreRefusedError)) throw error;
+  return { state: "none" };
+}
+
   return decodeText(kv.value) === "revoked" ? "revoked" : "released";
 }
 
