@@ -229,7 +229,9 @@ class EtcdDriver implements Driver {
     record(others, await this.#queues.delete(others));
     if (mayArrive.length > 0) {
       const lease = await this.#leases.grantDetached(Math.max(...mayArrive.map(({ ttlMs }) => ttlMs)));
-      record(mayArrive, await this.#queues.delete(mayArrive, lease));
+      // a call that arrives very late puts its entry on the claim's lease, which others extend: the tombstone lasts as long
+      const toLease = (entry: Entry): string => (entry.isShared ? lease : (entry.lease?.id ?? lease));
+      record(mayArrive, await this.#queues.delete(mayArrive, toLease));
     }
     return entries.map((entry) => existed.get(entry) === true);
   }

@@ -181,24 +181,27 @@ export class EntryQueues {
   }
 
   /**
-   * Deletes the entries, and says which existed. With `tombstoneLease` each leaves a tombstone for as long: a call that creates it may be under
+   * Deletes the entries, and says which existed. With `toTombstoneLease` each leaves a tombstone for as long: a call that creates it may be under
    * way, or another client may ask how it has ended.
    */
-  async delete(entries: readonly Entry[], tombstoneLease?: string): Promise<boolean[]> {
+  async delete(entries: readonly Entry[], toTombstoneLease?: (entry: Entry) => string): Promise<boolean[]> {
     const { leases, names, onEnd } = this.#options;
     const existed: boolean[] = [];
     for (const part of chunk(entries, MAX_TXN_OPERATIONS / 2)) {
       for (const entry of part) entry.isDeletePending = true;
       const deletions = part.map(({ name }) => deleteKey(name));
       const tombstones =
-        tombstoneLease === undefined
+        toTombstoneLease === undefined
           ? []
-          : part.map(({ name }) => putTombstone(names.toTombstone(name), "released", tombstoneLease));
+          : part.map((entry) => putTombstone(names.toTombstone(entry.name), "released", toTombstoneLease(entry)));
       const { responses = [] } = await leases
         .txn({ success: [...deletions, ...tombstones] })
         .catch((error: unknown) => {
-          // whatever exists of them ends before their lease is extended
-          for (const entry of part) entry.dueAt = 0;
+          for (const entry of part) {
+            // whatever exists of them ends before their lease is extended
+            entry.dueAt = 0;
+            if (isLeaseMissing(error) && entry.lease !== null) leases.onMissing(entry.lease);
+          }
           throw error;
         });
       for (const [index, entry] of part.entries()) {
@@ -409,15 +412,15 @@ function hasWaiter(queue: readonly QueuedEntry[]): boolean {
   return queue.slice(countAdmitted(queue)).some(({ value }) => value?.wait !== false);
 }
 
-function toEndReason(tombstone: RangeResponse | undefined): EndReason | null {
-  const kv = tombstone?.kvs?.[0];
-  if (kv === undefined) return null;
 /** A refused claim has no entry any more. It does not fail the calls of those beside it. */
 function toRefusedAnswer(error: unknown): Answer {
   if (!(error instanceof StoreRefusedError)) throw error;
   return { state: "none" };
 }
 
+function toEndReason(tombstone: RangeResponse | undefined): EndReason | null {
+  const kv = tombstone?.kvs?.[0];
+  if (kv === undefined) return null;
   return decodeText(kv.value) === "revoked" ? "revoked" : "released";
 }
 
