@@ -151,7 +151,8 @@ class EtcdDriver implements Driver {
     const leases = new Set(present.map(({ lease }) => lease).filter((lease) => lease !== null));
     await Promise.all([
       ...[...leases].map((lease) => this.#leases.extend(lease)),
-      present.some(isWatched) && this.#stream.confirm(),
+      // a stream that is silent costs no lease
+      present.some(isWatched) && this.#stream.confirm(Math.min(...present.map(({ ttlMs }) => ttlMs)) / 4),
     ]);
     // with an active watch on its entry a held claim needs no request of its own
     const answers = await this.#queues.look(present.filter((entry) => isLive(entry) && !isWatched(entry)));
