@@ -191,15 +191,16 @@ export class WatchStream {
 
   #onMessage({ result }: WatchResult): void {
     this.#settleConfirmations();
-    // one was refused, without a valid token for instance: the answer does not say which one
-    if (result?.canceled === true && result.cancel_reason !== undefined)
+    const shared = this.#byId.get(result?.watch_id ?? "");
+    // one was refused, without a valid token for instance, and the answer does not say which; or the server has ended one, which had fallen
+    // behind what it still knows
+    if (result?.canceled === true && (result.cancel_reason !== undefined || shared !== undefined))
       return this.#stream?.close(toCallError(200, JSON.stringify({ message: result.cancel_reason, code: 2 })));
     this.#failures = 0;
     if (this.#isBroken) {
       this.#isBroken = false;
       this.#options.onReopened();
     }
-    const shared = this.#byId.get(result?.watch_id ?? "");
     if (shared === undefined) return;
     if (result?.created === true) {
       shared.since = BigInt(result.header?.revision ?? 0);
