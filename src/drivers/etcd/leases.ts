@@ -19,7 +19,7 @@ import type { Gateway } from "./gateway.ts";
 import type { Header, Operation, TxnResponse } from "./messages.ts";
 import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./messages.ts";
 
-/** Leases of other ttls use the next longer one. */
+/** Leases of other ttls use the next longer one, unless an entry would stay there for more than twice its ttl. */
 const MAX_LEASES = 16;
 /** A lease with less than this share of a claim's ttl left is extended before the claim is made. */
 const FRESH_SHARE = 0.96;
@@ -158,7 +158,6 @@ export class Leases {
         { ID: lease.id },
         timeoutMs,
       );
-      const after = await this.#confirmTerm(timeoutMs);
       // an election came between: which leader has answered is not certain
       if (before.memberId !== result.header.member_id || before.term !== after.term) continue;
       if (Number(result.TTL ?? 0) === 0) return this.onMissing(lease);
