@@ -232,6 +232,8 @@ class EtcdDriver implements Driver {
       const lease = await this.#leases.grantDetached(Math.max(...mayArrive.map(({ ttlMs }) => ttlMs)));
       // a call that arrives very late puts its entry on the claim's lease, which others extend: the tombstone lasts as long
       const toLease = (entry: Entry): string => (entry.isShared ? lease : (entry.lease?.id ?? lease));
+      // and the lease no longer than its claims: new ones get another
+      for (const entry of mayArrive) if (entry.lease !== null) this.#leases.retire(entry.lease);
       record(mayArrive, await this.#queues.delete(mayArrive, toLease));
     }
     return entries.map((entry) => existed.get(entry) === true);
@@ -275,6 +277,8 @@ class EtcdDriver implements Driver {
     if (this.#queues.toToken(entry.createRevision) < entry.claim.floor) return this.#events?.recheck(entry.claim.id);
     this.#queues.grantNow(entry);
     this.#events?.pushed(entry.claim.id, this.#queues.toHeldAnswer(entry));
+    // its own entry may have been deleted as well, and who waits behind it is not known
+    void this.#onUnknown(entry);
   }
 
   /** Reads the queue of a held claim, which extends no lease. */

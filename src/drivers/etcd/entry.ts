@@ -49,11 +49,6 @@ export class Entry {
     return permits >= limit;
   }
 
-  /** Only what is directly before it matters: nobody asks who waits behind it. */
-  get needsBriefView(): boolean {
-    return this.isExclusive && !this.isRecallable;
-  }
-
   /** It asks to be recalled, and was not detached. */
   get isRecallable(): boolean {
     return this.claim.recall === true && !this.isShared;
