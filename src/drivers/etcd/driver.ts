@@ -264,8 +264,12 @@ class EtcdDriver implements Driver {
   /** The servers have no such lease any more, so its entries are gone. */
   #onLeaseEnded({ entries }: Lease): void {
     for (const entry of [...entries]) {
-      this.#entries.end(entry, "expired");
-      this.#events?.recheck(entry.claim.id);
+      // a claim under way finds another lease
+      if (entry.status === "unplaced") entry.setLease(null);
+      else {
+        this.#entries.end(entry, "expired");
+        this.#events?.recheck(entry.claim.id);
+      }
     }
   }
 
