@@ -149,10 +149,11 @@ class EtcdDriver implements Driver {
     const present = known.filter((entry) => entry !== undefined && isLive(entry)) as Entry[];
     for (const entry of present) entry.dueAt = now + entry.ttlMs;
     const leases = new Set(present.map(({ lease }) => lease).filter((lease) => lease !== null));
+    // a stream that is silent is opened again, and costs no lease
+    const isConfirmed = present.length > 0 && this.#stream.confirm(Math.min(...present.map(({ ttlMs }) => ttlMs)) / 4);
     await Promise.all([
       ...[...leases].map((lease) => this.#leases.extend(lease)),
-      // a stream that is silent costs no lease
-      present.some(isWatched) && this.#stream.confirm(Math.min(...present.map(({ ttlMs }) => ttlMs)) / 4),
+      present.some(isWatched) && isConfirmed,
     ]);
     // with an active watch on its entry a held claim needs no request of its own
     const answers = await this.#queues.look(present.filter((entry) => isLive(entry) && !isWatched(entry)));
