@@ -160,7 +160,9 @@ class EtcdDriver implements Driver {
     return Promise.all(
       claims.map(async (claim, index): Promise<Answer | undefined> => {
         const entry = known[index] ?? this.#entries.getOrCreate(claim);
-        if (isLive(entry)) return answers.get(entry) ?? this.#queues.toHeldAnswer(entry);
+        // one that a call before this has just found is unknown until it is read
+        if (isLive(entry))
+          return answers.get(entry) ?? (entry.grant === "held" ? this.#queues.toHeldAnswer(entry) : undefined);
         if (entry.status === "unplaced") return this.#refuseCleanly(entry, () => this.#queues.adopt(entry));
         if (entry.isDeletePending) await this.#queues.delete([entry]);
         return entry.noneAnswer;
