@@ -142,7 +142,13 @@ export class Entries {
 
   /** Drops what is kept of the claim; its entry remains with its lease, until that is overdue. */
   forget({ id }: Claim): void {
-    this.#byId.get(id)?.setWatch(null);
-    this.#byId.delete(id);
+    const entry = this.#byId.get(id);
+    entry?.setWatch(null);
+    if (entry === undefined || entry.lease === null) this.#byId.delete(id);
+    else {
+      // if the claim is attached again, it must be this one that is no longer overdue
+      entry.status = "unplaced";
+      entry.isShared = true;
+    }
   }
 }

@@ -269,8 +269,11 @@ export class EntryQueues {
   }
 
   async #obtainLease(entry: Entry): Promise<Lease> {
-    const lease = await this.#options.leases.obtain(entry.ttlMs);
-    entry.dueAt = this.#options.clock.now() + entry.ttlMs;
+    const { leases, clock } = this.#options;
+    // before the lease is extended, which ends what is overdue
+    entry.dueAt = clock.now() + entry.ttlMs;
+    const lease = await leases.obtain(entry.ttlMs);
+    entry.dueAt = clock.now() + entry.ttlMs;
     return lease;
   }
 
