@@ -1,5 +1,10 @@
 /** What a store must be able to do so that the document driver can keep locks in it: a conditional write. */
 
+import type { Check } from "../../spi/driver.ts";
+
+/** The longest document. A claim that would make one longer is refused. */
+export const MAX_DOCUMENT_BYTES: number = 256 * 1_024;
+
 /** A document as it was read. */
 export interface StoredDocument {
   readonly bytes: Uint8Array;
@@ -35,7 +40,7 @@ export interface DocumentStore {
   watch?(name: string, changed: () => void): () => void;
 
   /** Optional: settings of the store that matter to locks, for `holdfast doctor`. */
-  diagnose?(): Promise<readonly import("../../spi/driver.ts").Check[]>;
+  diagnose?(): Promise<readonly Check[]>;
 
   /** Optional: closes what open() opened. */
   close?(): Promise<void>;
