@@ -51,7 +51,8 @@ export { type DocumentStore, MAX_DOCUMENT_BYTES, type StoredDocument, type Write
 const MIN_TTL_MS = 10_000;
 const USUAL_DOCUMENTS = 16;
 const POLL_MS = 1_000;
-const CALL_TIMEOUT_MS = 5_000;
+/** So that a renewal of the shortest lease can be tried three times. */
+const CALL_TIMEOUT_MS = 2_000;
 
 /**
  * Locks in a store that has a conditional write.

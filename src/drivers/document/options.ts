@@ -20,7 +20,7 @@ export interface DocumentDriverOptions {
   readonly documents?: number;
   /** How often the first waiting claim of a queue reads, and the others more seldom, if the store has no watch(). Default 1,000. */
   readonly pollMs?: number;
-  /** How long a call to the store may take. Default 5,000. */
+  /** How long a call to the store may take. Default 2,000. */
   readonly callTimeoutMs?: number;
   /** Added to every token: for locks that were moved here from a store with higher tokens. Default 0n. */
   readonly tokenBase?: bigint;

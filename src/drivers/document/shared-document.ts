@@ -10,7 +10,7 @@ import { runInMicrotask } from "../../util/microtask.ts";
 import { sleep } from "../../util/timeout.ts";
 import { Draft } from "./draft.ts";
 import type { LockDocument } from "./format.ts";
-import { decodeDocument, encodeDocument } from "./format.ts";
+import { encodeDocument } from "./format.ts";
 import { Stopwatches } from "./stopwatches.ts";
 import type { StoredDocument } from "./store.ts";
 import type { StoreCalls } from "./store-calls.ts";
@@ -18,8 +18,11 @@ import type { StoreCalls } from "./store-calls.ts";
 const MARK_BYTES = 8;
 /** After so many conflicts an operation fails: the client that called decides whether to call again. */
 const MAX_ATTEMPTS = 60;
-/** The longest mean of the pauses between conflicts, in calls: short, since with each conflict another process has come forward. */
-const MAX_PAUSE_CALLS = 3;
+/**
+ * Before it writes to a document that others write to, a process pauses for a random time of up to so many calls, less one for each
+ * conflict: one that has lost several times is faster than one that has just written.
+ */
+const MAX_PAUSE_CALLS = 2;
 
 /** What an operation is answered from: the document as written or read, and when the write was sent (null: none was needed). */
 export interface Outcome {
@@ -114,11 +117,10 @@ export class SharedDocument {
 
   async #work(): Promise<void> {
     for (let conflicts = 0; this.#pending.length > 0; ) {
+      if (this.#isShared) await this.#pause(conflicts);
       for (const operation of this.#pending) operation.attempts++;
       try {
-        const isConflict = await this.#attempt();
-        conflicts = isConflict ? conflicts + 1 : 0;
-        if (isConflict) await this.#pause(conflicts);
+        conflicts = (await this.#attempt()) ? conflicts + 1 : 0;
       } catch (error) {
         this.#reject(({ attempts }) => attempts > 0, error); // not those that came meanwhile
       }
@@ -212,9 +214,10 @@ export class SharedDocument {
     for (const { reject } of rejected) reject(error);
   }
 
-  #pause(conflicts: number): Promise<void> {
+  async #pause(conflicts: number): Promise<void> {
     const { clock, random } = this.#settings;
-    return sleep(clock, random() * Math.min(conflicts, MAX_PAUSE_CALLS) * this.#lastCallMs);
+    const maxMs = (MAX_PAUSE_CALLS - conflicts) * this.#lastCallMs;
+    if (maxMs > 0) await sleep(clock, random() * maxMs);
   }
 }
 
