@@ -59,11 +59,16 @@ const CALL_TIMEOUT_MS = 2_000;
  * @throws TypeError naming the option that is wrong
  */
 export function documentDriver(store: DocumentStore, options: DocumentDriverOptions = {}): Driver {
-  return createDocumentDriver(store, options, MIN_TTL_MS);
+  return createDocumentDriver(store, options);
 }
 
-/** The same with another shortest lease, for tests. */
-export function createDocumentDriver(store: DocumentStore, options: DocumentDriverOptions, minTtlMs: number): Driver {
+/** The same with another shortest lease and other randomness, for tests. */
+export function createDocumentDriver(
+  store: DocumentStore,
+  options: DocumentDriverOptions,
+  minTtlMs: number = MIN_TTL_MS,
+  random: () => number = Math.random,
+): Driver {
   validateDocumentOptions(store, options);
   const { clock = systemClock, callTimeoutMs = CALL_TIMEOUT_MS } = options;
   const calls = new StoreCalls(store, clock, callTimeoutMs);
@@ -80,7 +85,7 @@ export function createDocumentDriver(store: DocumentStore, options: DocumentDriv
       await calls.open();
       layout = await openLayout(calls, options.documents, USUAL_DOCUMENTS);
       const readTime = createSuspendAwareTime(clock);
-      const open = (number: number) => openDocument({ store, calls, layout, options, events, readTime }, number);
+      const open = (number: number) => openDocument({ store, calls, layout, options, events, readTime, random }, number);
       documents = Array.from({ length: layout.documents }, (_, number) => open(number));
       return traitsOf(store);
     },
@@ -150,14 +155,15 @@ interface OpenStore {
   readonly options: DocumentDriverOptions;
   readonly events: DriverEvents;
   readonly readTime: () => number;
+  readonly random: () => number;
 }
 
-function openDocument({ store, calls, layout, options, events, readTime }: OpenStore, number: number): DocumentClaims {
+function openDocument(open: OpenStore, number: number): DocumentClaims {
+  const { store, calls, layout, options, events, readTime, random } = open;
   const { clock = systemClock, pollMs = POLL_MS, tokenBase = 0n } = options;
   const name = documentName(number, layout);
   const shared = new SharedDocument({
-    ...{ name, calls, clock, readTime },
-    random: Math.random,
+    ...{ name, calls, clock, readTime, random },
     verify: (stored) => verifyDocument(calls, layout, number, stored),
     onDocument: (document: LockDocument) => claims.onDocument(document),
   });

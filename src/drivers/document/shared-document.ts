@@ -23,6 +23,12 @@ const MAX_ATTEMPTS = 60;
  * conflict: one that has lost several times is faster than one that has just written.
  */
 const MAX_PAUSE_CALLS = 2;
+/**
+ * After so many writes without a break it gives others the time of a few calls: a process that knows the document from its own last
+ * write is faster than all that have to read it first, and would let none of them in.
+ */
+const MAX_WRITES_IN_ROW = 16;
+const BREAK_CALLS = 3;
 
 /** What an operation is answered from: the document as written or read, and when the write was sent (null: none was needed). */
 export interface Outcome {
@@ -79,7 +85,10 @@ export class SharedDocument {
   /** Writes whose outcome is unknown: one may have happened, or may still happen. */
   #unknownWrites: Write[] = [];
   #isWorking = false;
+  /** How long the last write took, when it ended, and how many before it followed each other without a break. */
   #lastCallMs = 0;
+  #lastCallAt = 0;
+  #writesInRow = 0;
 
   constructor(settings: SharedDocumentSettings) {
     this.#settings = settings;
@@ -117,7 +126,7 @@ export class SharedDocument {
 
   async #work(): Promise<void> {
     for (let conflicts = 0; this.#pending.length > 0; ) {
-      if (this.#isShared) await this.#pause(conflicts);
+      await this.#pause(conflicts);
       for (const operation of this.#pending) operation.attempts++;
       try {
         conflicts = (await this.#attempt()) ? conflicts + 1 : 0;
@@ -168,7 +177,9 @@ export class SharedDocument {
       if (isFatalError(error)) throw error;
       this.#unknownWrites.push(write);
     } finally {
-      this.#lastCallMs = clock.now() - startedAt;
+      this.#writesInRow = startedAt - this.#lastCallAt < this.#lastCallMs ? this.#writesInRow + 1 : 0;
+      this.#lastCallAt = clock.now();
+      this.#lastCallMs = this.#lastCallAt - startedAt;
     }
     this.#known = null;
     return true;
@@ -216,8 +227,11 @@ export class SharedDocument {
 
   async #pause(conflicts: number): Promise<void> {
     const { clock, random } = this.#settings;
-    const maxMs = (MAX_PAUSE_CALLS - conflicts) * this.#lastCallMs;
-    if (maxMs > 0) await sleep(clock, random() * maxMs);
+    const needsBreak = this.#writesInRow >= MAX_WRITES_IN_ROW;
+    if (needsBreak) this.#writesInRow = 0;
+    const randomCalls = this.#isShared ? random() * (MAX_PAUSE_CALLS - conflicts) : 0;
+    const ms = (needsBreak ? BREAK_CALLS : randomCalls) * this.#lastCallMs;
+    if (ms > 0) await sleep(clock, ms);
   }
 }
 

@@ -10,11 +10,11 @@ export type CallFault =
   | "conflict" // nothing is written, although nobody else wrote
   | "lostCall" // it does not reach the store
   | "lostReply" // it was done, and its answer is lost
-  | "stale"; // a read of the version before
+  | "stale"; // a read of the version before, which no store may answer
 
 export class MemoryDocuments {
   readonly documents: Map<string, StoredDocument> = new Map();
-  readonly #previous = new Map<string, StoredDocument | null>();
+  readonly #previous = new Map<string, StoredDocument>();
   readonly #watchers = new Set<{ readonly name: string; readonly changed: () => void }>();
   reads = 0;
   writes = 0;
@@ -22,6 +22,8 @@ export class MemoryDocuments {
   #versions = 0;
   /** Decides on the fault of a call; undefined: none. */
   onCall: (call: "read" | "write", name: string) => CallFault | undefined = () => undefined;
+  /** Called after each write. */
+  onWritten: () => void = () => undefined;
   /** How long a call takes each way. */
   pass: () => Promise<unknown> = () => nextTurn();
 
@@ -49,7 +51,7 @@ export class MemoryDocuments {
     const fault = this.onCall("read", name);
     await this.pass();
     if (fault === "lostCall") throw new Error("the read was lost");
-    const stored = (fault === "stale" ? this.#previous.get(name) : this.documents.get(name)) ?? null;
+    const stored = (fault === "stale" ? this.#previous.get(name) : undefined) ?? this.documents.get(name) ?? null;
     await this.pass();
     if (fault === "lostReply") throw new Error("the answer to the read was lost");
     return stored === null ? null : { bytes: stored.bytes.slice(), version: stored.version };
@@ -73,9 +75,10 @@ export class MemoryDocuments {
       return "conflict";
     }
     this.writes++;
-    this.#previous.set(name, existing);
+    if (existing !== null) this.#previous.set(name, existing);
     this.put(name, bytes);
     for (const watcher of this.#watchers) if (watcher.name === name) setImmediate(watcher.changed);
+    this.onWritten();
     return { version: String(this.#versions) };
   }
 
@@ -83,6 +86,13 @@ export class MemoryDocuments {
     const watcher = { name, changed };
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);
+  }
+
+  /** The keys of all entries. */
+  listEntries(): readonly string[] {
+    return [...this.documents].flatMap(([name, { bytes }]) =>
+      [...decodeDocument(bytes, name).entries.values()].map(({ key }) => key),
+    );
   }
 
   /** What is wrong in the documents, which it reads without a driver; empty: nothing is. */
