@@ -10,6 +10,8 @@ import type { Outcome, SharedDocument } from "./shared-document.ts";
 const UNRENEWED_SHARE = 7 / 8;
 /** A waiting claim reads so many times as seldom as the first one at most. */
 const MAX_POLL_FACTOR = 10;
+/** So many claims ahead of one that waits are looked at to find when one may be over. */
+const MAX_AHEAD = 32;
 /** The first waiting claim behind a holder that can be recalled asks again so soon at first: the push may be lost. */
 const FIRST_RECALL_MS = 500;
 
@@ -23,6 +25,11 @@ interface OwnClaim {
   endAhead: number;
   /** The waiting claim, and its renewal, that it was recalled for last. */
   recalledFor: string;
+}
+
+interface Queues {
+  readonly document: LockDocument | null;
+  readonly byKey: ReadonlyMap<string, readonly Entry[]>;
 }
 
 export interface DocumentClaimsSettings {
@@ -41,6 +48,8 @@ export class DocumentClaims {
   readonly #settings: DocumentClaimsSettings;
   readonly #own = new Map<ClaimId, OwnClaim>();
   #endWatch: (() => void) | null = null;
+  /** The queues of the document that was looked at last. */
+  #queues: Queues = { document: null, byKey: new Map() };
 
   constructor(settings: DocumentClaimsSettings) {
     this.#settings = settings;
@@ -118,11 +127,11 @@ export class DocumentClaims {
   /** The claims with such keys, front first. */
   async list(isListed: (key: string) => boolean, signal?: AbortSignal): Promise<readonly ClaimView[]> {
     const { shared, now } = this.#settings;
-    const { entries } = await shared.look(signal);
-    const listed = [...entries.values()].filter((entry) => isListed(entry.key));
+    const document = await shared.look(signal);
+    const listed = [...document.entries.values()].filter((entry) => isListed(entry.key));
     return listed
       .filter((entry) => !shared.stopwatches.isOver(entry.id, entry, now()))
-      .map((entry) => this.#toView(entry, entries));
+      .map((entry) => this.#toView(entry, document));
   }
 
   /** A newer document is known. */
@@ -136,10 +145,9 @@ export class DocumentClaims {
         events.recheck(id);
       } else if (own.state === "waiting" && entry.token !== 0) {
         events.pushed(id, this.#answer(own, readTime(), { document, sentAt: null }));
-      } else if (own.state === "waiting") {
-        // a lease ahead was cut short: it asks again, and learns when
-        if (this.#endAhead(entry, queueIn(document.entries, entry.key)) < own.endAhead - 1) events.recheck(id);
-      } else this.#recall(own, entry, document);
+      } else if (own.state === "held") this.#recall(own, entry, this.#queueOf(entry, document));
+      // a lease ahead was cut short: the first claim that waits asks again, and learns when
+      else if (this.#endsSooner(own, entry, this.#queueOf(entry, document))) events.recheck(id);
     }
   };
 
@@ -178,7 +186,7 @@ export class DocumentClaims {
     own.state = entry.token === 0 ? "waiting" : "held";
     if (isTracked && (own.state === "waiting" || recall)) this.#startWatch();
     const remainingMs = Math.max(entry.leaseMs - Math.max(startedAt - own.sentAt, 0), 0);
-    const queue = queueIn(document.entries, entry.key);
+    const queue = this.#queueOf(entry, document);
     own.endAhead = this.#endAhead(entry, queue);
     const isRecalled = recall && !entry.isDetached && frontWaiter(queue) !== undefined;
     return { ...this.#toAnswer(entry, queue, remainingMs), ...(isRecalled && { recalled: true }) } as Answer;
@@ -204,14 +212,18 @@ export class DocumentClaims {
   /** When the first of the claims ahead of it may be over. */
   #endAhead(entry: Entry, queue: readonly Entry[]): number {
     const { shared, now } = this.#settings;
-    const ahead = queue.slice(0, queue.indexOf(entry));
+    const ahead = queue.slice(0, Math.min(queue.indexOf(entry), MAX_AHEAD));
     return Math.min(...ahead.map((one) => shared.stopwatches.endsAt(one.id, one, now())));
   }
 
-  #recall(own: OwnClaim, entry: Entry, document: LockDocument): void {
+  #endsSooner(own: OwnClaim, entry: Entry, queue: readonly Entry[]): boolean {
+    return frontWaiter(queue) === entry && this.#endAhead(entry, queue) < own.endAhead - 1;
+  }
+
+  #recall(own: OwnClaim, entry: Entry, queue: readonly Entry[]): void {
     const { events, watch } = this.#settings;
     if (watch === undefined || !isRecallable(entry)) return;
-    const front = frontWaiter(queueIn(document.entries, entry.key));
+    const front = frontWaiter(queue);
     const recalledFor = front === undefined ? "" : `${front.id} ${front.renewedBy}`;
     const isNew = recalledFor !== own.recalledFor;
     own.recalledFor = recalledFor;
@@ -233,10 +245,23 @@ export class DocumentClaims {
     return token !== 0 && offset >= 0n && offset < BigInt(tokenCount);
   }
 
-  #toView(entry: Entry, entries: LockDocument["entries"]): ClaimView {
+  #queueOf({ key }: Entry, document: LockDocument): readonly Entry[] {
+    if (this.#queues.document !== document) {
+      const byKey = new Map<string, Entry[]>();
+      for (const entry of document.entries.values()) {
+        const queue = byKey.get(entry.key);
+        if (queue === undefined) byKey.set(entry.key, [entry]);
+        else queue.push(entry);
+      }
+      this.#queues = { document, byKey };
+    }
+    return this.#queues.byKey.get(key) ?? [];
+  }
+
+  #toView(entry: Entry, document: LockDocument): ClaimView {
     const { shared, now, tokenBase } = this.#settings;
     const { id, key, permits, limit, label, ttlMs, tokenCount, wait } = entry;
-    const queue = queueIn(entries, key);
+    const queue = this.#queueOf(entry, document);
     const remainingMs = Math.max(shared.stopwatches.endsAt(id, entry, now()) - now(), 0);
     return {
       ...{ label, ttlMs, tokenCount, wait },
@@ -247,10 +272,6 @@ export class DocumentClaims {
       ageMs: shared.stopwatches.ageOf(entry, now()),
     };
   }
-}
-
-function queueIn(entries: LockDocument["entries"], key: string): Entry[] {
-  return [...entries.values()].filter((entry) => entry.key === key);
 }
 
 function frontWaiter(queue: readonly Entry[]): Entry | undefined {

@@ -36,6 +36,9 @@ export class Draft {
   readonly #writeNumber: number;
   #lastToken: number;
   #hasChanged = false;
+  /** Computed for the first claim that is placed: at most so many bytes do the entries take, with these keys and labels. */
+  #size = 0;
+  readonly #texts = new Set<string>();
 
   constructor(base: LockDocument) {
     this.#base = base;
@@ -81,11 +84,13 @@ export class Draft {
     const entry = { ...claim, isRevoked: false, isDetached: false, leaseMs: claim.ttlMs, ageMs: 0, token: 0 };
     const queue = [...this.queueOf(claim.key), entry];
     if (!claim.wait && countAdmitted(queue) < queue.length) return;
-    if (sizeOf([...this.#entries.values(), entry]) > MAX_DOCUMENT_BYTES - RESERVED_BYTES)
+    if (this.#size === 0) for (const one of this.#entries.values()) this.#count(one);
+    if (this.#size + this.#sizeOf(entry) > MAX_DOCUMENT_BYTES - RESERVED_BYTES)
       throw new StoreRefusedError(`${name} is full: ${this.#entries.size} claims hold or wait for its keys`, {
         keys: [claim.key],
       });
     this.#set({ ...entry, renewedBy: this.#writeNumber });
+    this.#count(entry);
   }
 
   /** Restarts its lease. */
@@ -143,15 +148,19 @@ export class Draft {
     };
   }
 
+  #count(entry: NewEntry): void {
+    this.#size += this.#sizeOf(entry);
+    for (const text of [entry.key, entry.label]) this.#texts.add(text);
+  }
+
+  /** At most so many bytes does the entry add, whatever numbers it has later. */
+  #sizeOf({ id, key, label }: NewEntry): number {
+    const texts = [...new Set([key, label])].filter((text) => !this.#texts.has(text));
+    return texts.reduce((sum, text) => sum + Buffer.byteLength(text) + 2, id.length + MAX_ENTRY_BYTES);
+  }
+
   #set(entry: Entry): void {
     this.#entries.set(entry.id, entry);
     this.#hasChanged = true;
   }
-}
-
-/** At most so many bytes do these entries take, whatever numbers they have later. */
-function sizeOf(entries: readonly Pick<Entry, "id" | "key" | "label">[]): number {
-  const texts = new Set(entries.flatMap(({ key, label }) => [key, label]));
-  const textBytes = [...texts].reduce((sum, text) => sum + Buffer.byteLength(text) + 2, 0);
-  return textBytes + entries.reduce((sum, { id }) => sum + id.length + MAX_ENTRY_BYTES, 0);
 }

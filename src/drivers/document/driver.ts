@@ -85,7 +85,8 @@ export function createDocumentDriver(
       await calls.open();
       layout = await openLayout(calls, options.documents, USUAL_DOCUMENTS);
       const readTime = createSuspendAwareTime(clock);
-      const open = (number: number) => openDocument({ store, calls, layout, options, events, readTime, random }, number);
+      const open = (number: number) =>
+        openDocument({ store, calls, layout, options, events, readTime, random }, number);
       documents = Array.from({ length: layout.documents }, (_, number) => open(number));
       return traitsOf(store);
     },

@@ -1,6 +1,7 @@
 /**
- * The bytes of a document: "HFDC", the version of the layout, the body, and the first 8 bytes of the SHA-256 of all that. Numbers
- * have a variable length, 7 bits a byte. Keys and labels are stored once, however many entries have them.
+ * The bytes of a document: "HFDC", the version of the layout, the body, and the first 8 bytes of the SHA-256 of all that. The body is a
+ * list of numbers, texts and lists: each begins with a number that says which of them it is, and how long. Numbers have 7 bits a byte.
+ * Keys and labels are there once, however many entries have them.
  */
 
 import { hash } from "node:crypto";
@@ -59,40 +60,38 @@ const MAGIC = "HFDC";
 const LAYOUT_VERSION = 1;
 const HEADER_BYTES = MAGIC.length + 1;
 const CHECKSUM_BYTES = 8;
-const STORE_ID_BYTES = 16;
-const MARK_BYTES = 8;
 /** An entry takes less, beside its id, its key and its label. */
-export const MAX_ENTRY_BYTES = 64;
+export const MAX_ENTRY_BYTES = 80;
 const REASONS: readonly EndReason[] = ["released", "expired", "revoked", "maxHold"];
 const FLAGS = ["wait", "recall", "isRevoked", "isDetached"] as const;
-const ENTRY_NUMBERS = [
+const NUMBERS = [
   ...(["permits", "limit", "ttlMs", "tokenCount", "floor", "renewedBy", "leaseMs", "ageMs", "token"] as const),
 ];
 
+type Item = number | string | readonly Item[];
+const NUMBER = 0;
+const TEXT = 1;
+const LIST = 2;
+
 export function encodeDocument(document: LockDocument): Uint8Array {
-  const { storeId, documents, number, writeNumber, marks, lastToken, entries, tombstones } = document;
-  const parts = new Encoder();
-  parts.bytes(Buffer.from(MAGIC, "latin1")).number(LAYOUT_VERSION).bytes(Buffer.from(storeId, "hex"));
-  for (const value of [documents, number, writeNumber, marks.length]) parts.number(value);
-  for (const mark of marks) parts.bytes(Buffer.from(mark, "hex"));
+  const { storeId, documents, number, writeNumber, marks, lastToken } = document;
   const texts = new Map<string, number>();
-  for (const { key, label } of entries.values())
-    for (const text of [key, label]) if (!texts.has(text)) texts.set(text, texts.size);
-  parts.number(lastToken).number(texts.size);
-  for (const text of texts.keys()) parts.text(text);
-  parts.number(entries.size);
-  for (const entry of entries.values()) {
-    parts
-      .text(entry.id)
-      .number(texts.get(entry.key) as number)
-      .number(texts.get(entry.label) as number);
-    parts.number(FLAGS.reduce((flags, name, bit) => flags | (Number(entry[name]) << bit), 0));
-    for (const name of ENTRY_NUMBERS) parts.number(entry[name]);
-  }
-  parts.number(tombstones.size);
-  for (const [id, { reason, leaseMs, renewedBy }] of tombstones)
-    parts.text(id).number(REASONS.indexOf(reason)).number(leaseMs).number(renewedBy);
-  return parts.finish();
+  const indexOf = (text: string): number => {
+    if (!texts.has(text)) texts.set(text, texts.size);
+    return texts.get(text) as number;
+  };
+  const entries = [...document.entries.values()].map((entry) => [
+    ...[entry.id, indexOf(entry.key), indexOf(entry.label)],
+    FLAGS.reduce((bits, flag, index) => bits + Number(entry[flag]) * 2 ** index, 0),
+    ...NUMBERS.map((name) => entry[name]),
+  ]);
+  const tombstones = [...document.tombstones].map(([id, { reason, leaseMs, renewedBy }]) => [
+    ...[id, REASONS.indexOf(reason), leaseMs, renewedBy],
+  ]);
+  const parts: Uint8Array[] = [Buffer.from(MAGIC), Uint8Array.of(LAYOUT_VERSION)];
+  write(parts, [storeId, documents, number, writeNumber, marks, lastToken, [...texts.keys()], entries, tombstones]);
+  const body = Buffer.concat(parts);
+  return Buffer.concat([body, checksumOf(body)]);
 }
 
 /**
@@ -107,116 +106,79 @@ export function decodeDocument(bytes: Uint8Array, name: string): LockDocument {
   if (version !== LAYOUT_VERSION)
     throw new StoreRefusedError(`${name} has the layout ${version}, and this release knows only ${LAYOUT_VERSION}`);
   const body = buffer.subarray(0, -CHECKSUM_BYTES);
-  if (!checksumOf(body).equals(buffer.subarray(-CHECKSUM_BYTES))) throw damaged(name);
-  const parts = new Decoder(body, HEADER_BYTES, name);
-  const storeId = parts.hex(STORE_ID_BYTES);
-  const [documents, number, writeNumber] = [parts.number(), parts.number(), parts.number()];
-  const marks = parts.list(() => parts.hex(MARK_BYTES));
-  const lastToken = parts.number();
-  const texts = parts.list(() => parts.text());
-  const entries = new Map(parts.list(() => decodeEntry(parts, texts)).map((entry) => [entry.id, entry]));
-  const tombstones = new Map(parts.list(() => [parts.text(), decodeTombstone(parts)] as const));
-  parts.finish();
-  return { storeId, documents, number, writeNumber, marks, lastToken, entries, tombstones };
+  if (!checksumOf(body).equals(buffer.subarray(-CHECKSUM_BYTES)))
+    throw new StoreRefusedError(`${name} is damaged: its checksum is wrong. It is left as it is, and not believed`);
+  const items = new Reader(body, HEADER_BYTES).read() as readonly never[];
+  const [storeId, documents, number, writeNumber, marks, lastToken, texts, entries, tombstones] = items;
+  return {
+    ...({ storeId, documents, number, writeNumber, marks, lastToken } as unknown as Omit<LockDocument, "entries">),
+    entries: new Map(
+      (entries as unknown as Item[][]).map((entry) => [entry[0] as string, toEntry(entry, texts as never)]),
+    ),
+    tombstones: new Map((tombstones as unknown as [string, number, number, number][]).map(toTombstone)),
+  };
 }
 
-function decodeEntry(parts: Decoder, texts: readonly string[]): Entry {
-  const id = parts.text();
-  const [key, label] = [parts.item(texts), parts.item(texts)];
-  const bits = parts.number();
-  const flags = Object.fromEntries(FLAGS.map((flag, bit) => [flag, (bits & (1 << bit)) !== 0]));
-  const numbers = Object.fromEntries(ENTRY_NUMBERS.map((field) => [field, parts.number()]));
-  return { id, key, label, ...flags, ...numbers } as unknown as Entry;
+function toEntry([id, key, label, bits, ...numbers]: readonly Item[], texts: readonly string[]): Entry {
+  const flags = Object.fromEntries(FLAGS.map((flag, index) => [flag, (((bits as number) >> index) & 1) === 1]));
+  const values = Object.fromEntries(NUMBERS.map((name, index) => [name, numbers[index]]));
+  return { id, key: texts[key as number], label: texts[label as number], ...flags, ...values } as unknown as Entry;
 }
 
-function decodeTombstone(parts: Decoder): Tombstone {
-  return { reason: parts.item(REASONS), leaseMs: parts.number(), renewedBy: parts.number() };
+function toTombstone([id, reason, leaseMs, renewedBy]: [string, number, number, number]): [string, Tombstone] {
+  return [id, { reason: REASONS[reason] as EndReason, leaseMs, renewedBy }];
 }
 
 function checksumOf(bytes: Uint8Array): Buffer {
   return hash("sha256", bytes, "buffer").subarray(0, CHECKSUM_BYTES);
 }
 
-function damaged(name: string): StoreRefusedError {
-  return new StoreRefusedError(`${name} is damaged: its checksum is wrong. It is left as it is, and not believed`);
-}
-
-class Encoder {
-  readonly #parts: Uint8Array[] = [];
-
-  bytes(bytes: Uint8Array): this {
-    this.#parts.push(bytes);
-    return this;
-  }
-
-  number(value: number): this {
-    const bytes: number[] = [];
-    let rest = value;
-    for (; rest >= 0x80; rest = Math.floor(rest / 0x80)) bytes.push((rest % 0x80) | 0x80); // shifts have 32 bits only
-    return this.bytes(Uint8Array.of(...bytes, rest));
-  }
-
-  text(text: string): this {
-    const bytes = Buffer.from(text);
-    return this.number(bytes.length).bytes(bytes);
-  }
-
-  finish(): Uint8Array {
-    const body = Buffer.concat(this.#parts);
-    return Buffer.concat([body, checksumOf(body)]);
+function write(parts: Uint8Array[], item: Item): void {
+  if (typeof item === "number") parts.push(toBytes(item, NUMBER));
+  else if (typeof item === "string") parts.push(toBytes(Buffer.byteLength(item), TEXT), Buffer.from(item));
+  else {
+    parts.push(toBytes(item.length, LIST));
+    for (const one of item) write(parts, one);
   }
 }
 
-/** The checksum was right, so wrong contents mean a fault of another program: they are refused all the same. */
-class Decoder {
+/** The kind is in the first two bits. Shifts would have 32 bits only. */
+function toBytes(value: number, kind: number): Uint8Array {
+  const bytes: number[] = [];
+  let rest = value;
+  for (let room = 0x20; rest >= room; room = 0x80) {
+    bytes.push((rest % room) + room);
+    rest = Math.floor(rest / room);
+  }
+  bytes.push(rest);
+  bytes[0] = ((bytes[0] as number) << 2) | kind;
+  return Uint8Array.from(bytes);
+}
+
+class Reader {
   readonly #buffer: Buffer;
-  readonly #name: string;
   #offset: number;
 
-  constructor(buffer: Buffer, offset: number, name: string) {
+  constructor(buffer: Buffer, offset: number) {
     this.#buffer = buffer;
     this.#offset = offset;
-    this.#name = name;
   }
 
-  bytes(length: number): Buffer {
-    const start = this.#offset;
-    this.#offset += length;
-    if (this.#offset > this.#buffer.length) throw damaged(this.#name);
-    return this.#buffer.subarray(start, this.#offset);
+  read(): Item {
+    const first = this.#byte();
+    const kind = first & 3;
+    const value = this.#number(first >> 2, 0x20);
+    if (kind === NUMBER) return value;
+    if (kind === LIST) return Array.from({ length: value }, () => this.read());
+    this.#offset += value;
+    return this.#buffer.toString("utf8", this.#offset - value, this.#offset);
   }
 
-  number(): number {
-    let value = 0;
-    for (let factor = 1; factor < Number.MAX_SAFE_INTEGER; factor *= 0x80) {
-      const byte = this.bytes(1)[0] as number;
-      value += (byte & 0x7f) * factor;
-      if (byte < 0x80 && value <= Number.MAX_SAFE_INTEGER) return value;
-    }
-    throw damaged(this.#name);
+  #number(byte: number, room: number): number {
+    return byte < room ? byte : byte - room + room * this.#number(this.#byte(), 0x80);
   }
 
-  hex(length: number): string {
-    return this.bytes(length).toString("hex");
-  }
-
-  text(): string {
-    return this.bytes(this.number()).toString();
-  }
-
-  list<T>(readItem: () => T): T[] {
-    const items: T[] = [];
-    for (let left = this.number(); left > 0; left--) items.push(readItem());
-    return items;
-  }
-
-  item<T>(items: readonly T[]): T {
-    const item = items[this.number()];
-    if (item === undefined) throw damaged(this.#name);
-    return item;
-  }
-
-  finish(): void {
-    if (this.#offset !== this.#buffer.length) throw damaged(this.#name);
+  #byte(): number {
+    return this.#buffer[this.#offset++] as number;
   }
 }

@@ -59,7 +59,8 @@ async function createDocument(calls: StoreCalls, layout: Layout, number: number)
   const name = documentName(number, layout);
   if ((await calls.write(name, encodeDocument(document), null)) !== "conflict") return document;
   const stored = await calls.read(name);
-  if (stored === null) throw new Error(`${calls.storeName}: the document ${name} could not be created, and is not there`);
+  if (stored === null)
+    throw new Error(`${calls.storeName}: the document ${name} could not be created, and is not there`);
   return number === 0 ? decode(calls, name, stored) : verifyDocument(calls, layout, number, stored);
 }
 

@@ -29,6 +29,8 @@ const MAX_PAUSE_CALLS = 2;
  */
 const MAX_WRITES_IN_ROW = 16;
 const BREAK_CALLS = 3;
+/** A call does not count as longer: if the process was stopped meanwhile, or a call timed out, the pauses stay short. */
+const MAX_CALL_MS = 200;
 
 /** What an operation is answered from: the document as written or read, and when the write was sent (null: none was needed). */
 export interface Outcome {
@@ -179,7 +181,7 @@ export class SharedDocument {
     } finally {
       this.#writesInRow = startedAt - this.#lastCallAt < this.#lastCallMs ? this.#writesInRow + 1 : 0;
       this.#lastCallAt = clock.now();
-      this.#lastCallMs = this.#lastCallAt - startedAt;
+      this.#lastCallMs = Math.min(this.#lastCallAt - startedAt, MAX_CALL_MS);
     }
     this.#known = null;
     return true;

@@ -80,7 +80,8 @@ export function createDocumentSimulation(seed: number): DocumentSimulation {
 }
 
 function drawFault(random: SeededRandom, rates: FaultRates, call: "read" | "write"): CallFault | undefined {
-  const possible = call === "read" ? (["lostCall", "lostReply", "stale"] as const) : (["conflict", "lostCall", "lostReply"] as const);
+  const possible =
+    call === "read" ? (["lostCall", "lostReply", "stale"] as const) : (["conflict", "lostCall", "lostReply"] as const);
   return possible.find((fault) => random.chance(rates[fault]));
 }
 
@@ -135,7 +136,8 @@ function startProcess({ random, clock, documents, canWatch }: DocumentSimulation
       for (const end of endings) end();
       markKilled();
     },
-    whenRunning: () => Promise.race([new Promise<true>((resolve) => whenRunning(() => resolve(true))), killed.then(() => false)]),
+    whenRunning: () =>
+      Promise.race([new Promise<true>((resolve) => whenRunning(() => resolve(true))), killed.then(() => false)]),
   };
 }
 

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Entry, LockDocument, Tombstone } from "../../../../src/drivers/document/format.ts";
@@ -61,24 +60,6 @@ test("every damage of one byte is refused, as is every shorter or longer documen
       expect(() => decodeDocument(Buffer.concat([bytes, Buffer.of(0)]), NAME)).toThrow(NAME);
     }),
     { numRuns: 20 },
-  );
-});
-
-test("contents that this program cannot have written are refused, although their checksum is right", () => {
-  fc.assert(
-    fc.property(anyDocument, fc.nat(), fc.integer({ min: 1, max: 255 }), (document, at, change) => {
-      const body = Buffer.from(encodeDocument(document).slice(0, -8));
-      const index = 5 + (at % (body.length - 5));
-      body[index] = (body[index] as number) ^ change;
-      const checksum = createHash("sha256").update(body).digest().subarray(0, 8);
-      // another document, or an error that names it: no loop without an end, and no other error
-      try {
-        decodeDocument(Buffer.concat([body, checksum]), NAME);
-      } catch (error) {
-        expect(String(error)).toContain(NAME);
-      }
-    }),
-    { numRuns: 500 },
   );
 });
 

@@ -139,7 +139,7 @@ test.each([false, true])("of 8 processes on one key none starves (watched: %s)",
   await Promise.all(
     clients.map(async (locks, index) => {
       for (let round = 1; round <= rounds; round++) {
-        await locks.using("key", async () => void (turns[index] = round));
+        await locks.using("key", async () => void turns[index]++);
         if (round === rounds / 2) slowest.push(Math.min(...turns));
       }
     }),
@@ -179,7 +179,7 @@ test("tokens rise across idle keys, and an idle key leaves nothing", async () =>
   }
   const { entries, tombstones, lastToken } = documentIn(store);
   expect([entries.size, tombstones.size, BigInt(lastToken) + 1_000n]).toEqual([0, 0, last]);
-  expect(store.documents.get("locks-0")?.bytes.length).toBeLessThan(250);
+  expect(store.documents.get("locks-0")?.bytes.length).toBeLessThan(400);
 });
 
 test("a claim for which the document has no room is refused, and everything else goes on", async () => {
