@@ -12,28 +12,35 @@ const RATE_ALLOWANCE = 1.01;
 type Renewal = Pick<Tombstone, "renewedBy" | "leaseMs">;
 
 export class Stopwatches {
-  /** By id, and the number of the write that renewed it: numbers are never used again, so an id that returns starts anew. */
+  /** By the id and the number of the write that renewed it: numbers are never used again, so an id that returns starts anew. */
   #since = new Map<string, number>();
 
   /** @param now when the read that brought the document has returned, or the write that made it */
   observe({ entries, tombstones }: LockDocument, now: number): void {
     const since = new Map<string, number>();
     for (const renewals of [entries, tombstones])
-      for (const [id, { renewedBy }] of renewals)
-        since.set(`${id} ${renewedBy}`, this.#since.get(`${id} ${renewedBy}`) ?? now);
+      for (const [id, renewal] of renewals) since.set(nameOf(id, renewal), this.#since.get(nameOf(id, renewal)) ?? now);
     this.#since = since;
   }
 
   /** When it is over, unless it is renewed before: a whole lease from now on if this process has not seen it before. */
-  endsAt(id: ClaimId, { renewedBy, leaseMs }: Renewal, now: number): number {
-    return (this.#since.get(`${id} ${renewedBy}`) ?? now) + leaseMs * RATE_ALLOWANCE;
+  endsAt(id: ClaimId, renewal: Renewal, now: number): number {
+    return now - this.#unchangedMs(id, renewal, now) + renewal.leaseMs * RATE_ALLOWANCE;
   }
 
   isOver(id: ClaimId, renewal: Renewal, now: number): boolean {
-    return now >= this.endsAt(id, renewal, now);
+    return this.#unchangedMs(id, renewal, now) >= renewal.leaseMs * RATE_ALLOWANCE;
   }
 
-  ageOf({ id, renewedBy, ageMs }: Entry, now: number): number {
-    return Math.round(ageMs + now - (this.#since.get(`${id} ${renewedBy}`) ?? now));
+  ageOf(entry: Entry, now: number): number {
+    return Math.round(entry.ageMs + this.#unchangedMs(entry.id, entry, now));
   }
+
+  #unchangedMs(id: ClaimId, renewal: Renewal, now: number): number {
+    return now - (this.#since.get(nameOf(id, renewal)) ?? now);
+  }
+}
+
+function nameOf(id: ClaimId, { renewedBy }: Renewal): string {
+  return [id, renewedBy].join(" ");
 }

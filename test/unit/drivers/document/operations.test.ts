@@ -370,6 +370,19 @@ test("a renewal that only reads does not count time for which the machine was su
   expect(answer?.state === "held" && answer.remainingMs).toBe(93_000);
 });
 
+test("a lease counts from when the write was sent that renewed it, however late its answer came", async () => {
+  const store = new MemoryDocuments();
+  const clock = new FakeClock();
+  const driver = await openDriver(store, { clock });
+  const claim = makeClaim("key", { ttlMs: 10_000 });
+  store.pass = () => new Promise((resolve) => clock.timer(() => resolve(undefined)).set(clock.now() + 400));
+  const claiming = driver.claim(claim);
+  await clock.advance(1_600); // a read and a write, there and back
+  expect(await claiming).toMatchObject({ state: "held", remainingMs: 10_000 });
+  store.pass = async () => undefined;
+  expect(await renew(driver, claim)).toMatchObject({ state: "held", remainingMs: 9_200 });
+});
+
 test("a tombstone answers a late claim, and goes with a later write", async () => {
   const store = new MemoryDocuments();
   const clock = new FakeClock();
