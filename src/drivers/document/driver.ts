@@ -44,9 +44,6 @@ import { SharedDocument } from "./shared-document.ts";
 import type { DocumentStore } from "./store.ts";
 import { StoreCalls } from "./store-calls.ts";
 
-export type { DocumentDriverOptions } from "./options.ts";
-export { type DocumentStore, MAX_DOCUMENT_BYTES, type StoredDocument, type WriteResult } from "./store.ts";
-
 /** The shortest lease: a shorter one would cost a renewal every few seconds, and time out when the store is slow. */
 const MIN_TTL_MS = 10_000;
 const USUAL_DOCUMENTS = 16;

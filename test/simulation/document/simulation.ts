@@ -101,7 +101,13 @@ function startProcess({ random, clock, documents, canWatch }: DocumentSimulation
     waiting = [];
     for (const run of due) whenRunning(run);
   };
-  const receive = <T>(call: Promise<T>): Promise<T> => call.finally(() => new Promise<void>(whenRunning));
+  const receive = <T>(call: Promise<T>): Promise<T> =>
+    new Promise((resolve, reject) => {
+      call.then(
+        (value) => whenRunning(() => resolve(value)),
+        (error: unknown) => whenRunning(() => reject(error)),
+      );
+    });
   const watch = (name: string, changed: () => void): (() => void) => {
     const end = inner.watch?.(name, () => whenRunning(changed)) ?? (() => undefined);
     endings.push(end);

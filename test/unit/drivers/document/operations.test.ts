@@ -3,9 +3,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { createLocks } from "../../../../src/client/locks.ts";
-import type { DocumentDriverOptions } from "../../../../src/drivers/document/driver.ts";
 import { createDocumentDriver } from "../../../../src/drivers/document/driver.ts";
 import { decodeDocument } from "../../../../src/drivers/document/format.ts";
+import type { DocumentDriverOptions } from "../../../../src/drivers/document/index.ts";
 import type { Answer, Claim, Driver } from "../../../../src/spi/driver.ts";
 import { makeClaim } from "../../../support/claims.ts";
 import { NO_EVENTS, toDriverEvents } from "../../../support/driver-events.ts";
@@ -139,7 +139,9 @@ test.each([false, true])("of 8 processes on one key none starves (watched: %s)",
   await Promise.all(
     clients.map(async (locks, index) => {
       for (let round = 1; round <= rounds; round++) {
-        await locks.using("key", async () => void turns[index]++);
+        await locks.using("key", async () => {
+          turns[index] = round;
+        });
         if (round === rounds / 2) slowest.push(Math.min(...turns));
       }
     }),
