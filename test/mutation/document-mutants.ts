@@ -39,8 +39,8 @@ export const DOCUMENT_MUTANTS: readonly Mutant[] = [
   {
     ...stopwatches,
     name: "in documents, a lease that a newcomer takes for ended",
-    find: "return now - (this.#since.get(nameOf(id, renewal)) ?? now);",
-    replace: "return now - (this.#since.get(nameOf(id, renewal)) ?? 0);",
+    find: "since.set(nameOf(id, renewal), this.#since.get(nameOf(id, renewal)) ?? now);",
+    replace: "since.set(nameOf(id, renewal), this.#since.get(nameOf(id, renewal)) ?? 0);",
   },
   {
     ...claims,
@@ -120,7 +120,7 @@ export const DOCUMENT_MUTANTS: readonly Mutant[] = [
     ...format,
     name: "in documents, a damaged document that is believed",
     find: "if (!checksumOf(body).equals(buffer.subarray(-CHECKSUM_BYTES)))",
-    replace: "if (body.length === 0)",
+    replace: "if (!checksumOf(body).subarray(1).equals(buffer.subarray(1 - CHECKSUM_BYTES)))",
   },
   {
     ...layout,

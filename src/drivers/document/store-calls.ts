@@ -40,6 +40,9 @@ export class StoreCalls {
   #call<T>(start: (signal: AbortSignal) => Promise<T>, what: string): Promise<T> {
     const controller = new AbortController();
     const work = rejectOnThrow(() => start(controller.signal));
-    return this.#timeouts.bound(work, `answer to a ${what}`).finally(() => controller.abort());
+    return this.#timeouts.bound(work, `answer to a ${what}`).catch((error: unknown) => {
+      controller.abort(); // not after an answer: some clients would close its connection
+      throw error;
+    });
   }
 }
