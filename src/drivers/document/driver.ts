@@ -94,31 +94,28 @@ export function createDocumentDriver(
       return claimsOf(claim).claim(claim);
     },
 
-    renew: (claims) =>
-      inDocuments(claims, claimsOf, async (part, isOnly, document) => {
-        const renewed = document.renew(part);
-        return isOnly ? renewed : renewed.catch(() => part.map(() => undefined));
-      }),
+    renew: (claims) => inDocuments(claims, claimsOf, (document, part) => document.renew(part)),
 
+    // a document that is damaged, or that many write, delays no other
     shardOf: ({ locks: [{ key }] }) => documentName(numberOf(key, layout), layout),
 
     release: (releases) =>
       inDocuments(
         releases,
         ({ claim }) => claimsOf(claim),
-        (part, _, document) => document.release(part),
+        (document, part) => document.release(part),
       ),
 
     forget: (claim) => claimsOf(claim).forget(claim),
 
     detach: (claims, remainingMs = Number.POSITIVE_INFINITY) =>
-      inDocuments(claims, claimsOf, (part, _, document) => document.detach(part, remainingMs)),
+      inDocuments(claims, claimsOf, (document, part) => document.detach(part, remainingMs)),
 
     revoke: (targets) =>
       inDocuments(
         targets,
         ({ key }) => documentOf(key),
-        (part, _, document) => document.revoke(part),
+        (document, part) => document.revoke(part),
       ),
 
     async list({ key, prefix }, { max, after, signal }) {
@@ -197,7 +194,7 @@ function traitsOf({ watch }: DocumentStore): Traits {
 async function inDocuments<T, R>(
   items: readonly T[],
   documentOf: (item: T) => DocumentClaims,
-  work: (part: readonly T[], isOnly: boolean, document: DocumentClaims) => Promise<readonly R[]>,
+  work: (document: DocumentClaims, part: readonly T[]) => Promise<readonly R[]>,
 ): Promise<readonly R[]> {
   const parts = new Map<DocumentClaims, T[]>();
   for (const item of items) {
@@ -207,7 +204,7 @@ async function inDocuments<T, R>(
   const results = new Map<T, R>();
   await Promise.all(
     [...parts].map(async ([document, part]) => {
-      const answers = await work(part, parts.size === 1, document);
+      const answers = await work(document, part);
       for (const [index, item] of part.entries()) results.set(item, answers[index] as R);
     }),
   );
