@@ -102,7 +102,6 @@ export const DOCUMENT_MUTANTS: readonly Mutant[] = [
     name: "in documents, an answer from what was read before the call",
     find: "const fresh = [...answers].filter(([{ firstRead }]) => firstRead <= this.#knownByRead);",
     replace: "const fresh = [...answers];",
-    tests: "test/conformance/document-store.test.ts",
   },
   {
     ...shared,

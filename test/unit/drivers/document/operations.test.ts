@@ -116,6 +116,18 @@ test("renewals of claims with most of their lease left are reads, however many a
   expect(cost.reads).toBeLessThanOrEqual(2);
 });
 
+test("an answer is from a read or a write that was sent after its call", async () => {
+  const store = new MemoryDocuments();
+  const [driver, other] = [await openDriver(store), await openDriver(store)];
+  const held = await claimHeld(driver);
+  const waiting = makeClaim("key");
+  expect((await other.claim(waiting)).state).toBe("waiting");
+  await release(driver, held);
+  expect((await renew(other, waiting))?.state).toBe("held");
+  await release(other, waiting);
+  expect((await driver.claim(makeClaim("key", { wait: false }))).state).toBe("held");
+});
+
 test("a refused claim that does not wait, and a list, write nothing", async () => {
   const store = new MemoryDocuments();
   const [driver, other] = [await openDriver(store), await openDriver(store)];
