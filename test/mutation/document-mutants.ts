@@ -15,8 +15,8 @@ export const DOCUMENT_MUTANTS: readonly Mutant[] = [
   {
     ...shared,
     name: "in documents, a conflict taken for a write",
-    find: 'if (result !== "conflict") {',
-    replace: "if (result !== null) {",
+    find: 'if (result === null || result === "conflict") {',
+    replace: "if (result === null || Math.random() > 1) {",
   },
   {
     ...shared,

@@ -160,31 +160,39 @@ export class SharedDocument {
   }
 
   async #write(draft: Draft, baseVersion: string, answers: Write["answers"]): Promise<boolean> {
-    const { name, calls, clock, readTime } = this.#settings;
+    const { name, calls, readTime } = this.#settings;
     const mark = randomBytes(MARK_BYTES).toString("hex");
     const document = draft.finish(mark);
     const write = { document, mark, baseVersion, sentAt: readTime(), answers };
+    const result = await this.#time(calls.write(name, encodeDocument(document), baseVersion)).catch(
+      (error: unknown) => {
+        if (isFatalError(error)) throw error;
+        this.#unknownWrites.push(write);
+        return null;
+      },
+    );
+    if (result === null || result === "conflict") {
+      this.#isShared ||= result !== null;
+      this.#known = null;
+      return true;
+    }
+    this.#accept(document, result.version);
+    this.#unknownWrites = []; // none of them can happen any more
+    this.#answer([...answers], { document, sentAt: write.sentAt });
+    this.#settings.onDocument(document);
+    return false;
+  }
+
+  async #time<T>(call: Promise<T>): Promise<T> {
+    const { clock } = this.#settings;
     const startedAt = clock.now();
     try {
-      const result = await calls.write(name, encodeDocument(document), baseVersion);
-      if (result !== "conflict") {
-        this.#accept(document, result.version);
-        this.#unknownWrites = []; // none of them can happen any more
-        this.#answer([...answers], { document, sentAt: write.sentAt });
-        this.#settings.onDocument(document);
-        return false;
-      }
-      this.#isShared = true;
-    } catch (error) {
-      if (isFatalError(error)) throw error;
-      this.#unknownWrites.push(write);
+      return await call;
     } finally {
       this.#writesInRow = startedAt - this.#lastCallAt < this.#lastCallMs ? this.#writesInRow + 1 : 0;
       this.#lastCallAt = clock.now();
       this.#lastCallMs = Math.min(this.#lastCallAt - startedAt, MAX_CALL_MS);
     }
-    this.#known = null;
-    return true;
   }
 
   async #read(): Promise<void> {
