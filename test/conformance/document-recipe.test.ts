@@ -33,7 +33,7 @@ function createCollection(): LockCollection {
       if (!isMatch && !(options as { upsert: boolean }).upsert) return null;
       // an upsert that matches nothing inserts the fields of its filter
       if (!isMatch && found !== undefined) throw Object.assign(new Error("E11000 duplicate key"), { code: 11_000 });
-      const written = { _id, bytes: $set.bytes.slice(), version: version + $inc.version };
+      const written = { _id, bytes: Uint8Array.from($set.bytes), version: version + $inc.version };
       documents.set(_id, written);
       return written;
     },

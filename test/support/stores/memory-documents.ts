@@ -43,7 +43,7 @@ export class MemoryDocuments {
 
   /** Replaces the bytes by hand. */
   put(name: string, bytes: Uint8Array): void {
-    this.documents.set(name, { bytes: bytes.slice(), version: String(++this.#versions) });
+    this.documents.set(name, { bytes: Uint8Array.from(bytes), version: String(++this.#versions) });
   }
 
   async #read(name: string): Promise<StoredDocument | null> {
@@ -54,12 +54,12 @@ export class MemoryDocuments {
     const stored = (fault === "stale" ? this.#previous.get(name) : undefined) ?? this.documents.get(name) ?? null;
     await this.pass();
     if (fault === "lostReply") throw new Error("the answer to the read was lost");
-    return stored === null ? null : { bytes: stored.bytes.slice(), version: stored.version };
+    return stored === null ? null : { bytes: Uint8Array.from(stored.bytes), version: stored.version };
   }
 
   async #write(name: string, bytes: Uint8Array, version: string | null): Promise<WriteResult> {
     const fault = this.onCall("write", name);
-    const copy = bytes.slice();
+    const copy = Uint8Array.from(bytes);
     await this.pass();
     if (fault === "lostCall") throw new Error("the write was lost");
     const result = fault === "conflict" ? "conflict" : this.#replace(name, copy, version);
