@@ -1,5 +1,6 @@
 // What operations cost, and what they leave, over a store in memory.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { createLocks } from "../../../../src/client/locks.ts";
 import { createDocumentDriver } from "../../../../src/drivers/document/driver.ts";
@@ -141,23 +142,22 @@ test("a refused claim that does not wait, and a list, write nothing", async () =
 
 test.each([false, true])("of 8 processes on one key none starves (watched: %s)", async (canWatch) => {
   const store = new MemoryDocuments();
-  const rounds = 40; // the first one may write 16 times before the others come in
-  const clients = Array.from({ length: 8 }, () => createLocks(createDriver(store, { pollMs: 1 }, canWatch)));
+  store.pass = () => delay(1);
+  const maxRounds = 200;
+  const clients = Array.from({ length: 8 }, () => createLocks(createDriver(store, { pollMs: 5 }, canWatch)));
   for (const locks of clients) await locks.using("key", async () => undefined);
   const turns = clients.map(() => 0);
-  const slowest: number[] = [];
+  const mayStop = (): boolean => turns.every((count) => count >= 3) || Math.max(...turns) >= maxRounds;
+  // the last one knows the document from its own write, and goes first
   await Promise.all(
-    clients.map(async (locks, index) => {
-      for (let round = 1; round <= rounds; round++) {
+    clients.reverse().map(async (locks, index) => {
+      for (; !mayStop(); )
         await locks.using("key", async () => {
-          turns[index] = round;
+          turns[index] = (turns[index] ?? 0) + 1;
         });
-      }
-      slowest.push(Math.min(...turns));
     }),
   );
-  expect(turns).toEqual(clients.map(() => rounds));
-  expect(Math.min(...slowest), `turns of the slowest when each was through: ${slowest}`).toBeGreaterThan(0);
+  expect(Math.max(...turns), `turns: ${turns}`).toBeLessThan(maxRounds);
   for (const locks of clients) await locks.close();
 });
 
