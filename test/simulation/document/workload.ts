@@ -20,6 +20,10 @@ const KEYS = ["a", "b", "c"];
 const PERMITS = 2;
 const DOCUMENTS = 2;
 
+const ignore = (): void => undefined;
+/** A process that is killed leaves its locks behind, and would warn of them. */
+const SILENT_LOGGER = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+
 /** The errors that users receive during faults. */
 const EXPECTED_ERROR_CODES = new Set(["LOCK_TIMEOUT", "LOCK_STORE_FAILED", "LOCK_CLOSED", "LOCK_LOST"]);
 
@@ -80,7 +84,7 @@ function startClient(simulation: DocumentSimulation): SimulatedClient {
   const driver = createDocumentDriver(process.store, options, 100, () => driverRandom.next());
   const order = random.pick(["strict", "process"] as const);
   const cache = order === "process" && random.chance(0.5) ? Math.round(ttlMs / 2) : 0;
-  const settings = parseClientOptions({ clock, ttl: ttlMs, order, cache });
+  const settings = parseClientOptions({ clock, ttl: ttlMs, order, cache, logger: SILENT_LOGGER });
   const handoffLimits = { holders: 8, ms: 10 };
   return { process, locks: bindLocks(new Client(driver, { ...settings, handoffLimits }, () => driverRandom.next())) };
 }
