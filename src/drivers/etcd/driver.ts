@@ -242,9 +242,12 @@ class EtcdDriver implements Driver {
   }
 
   async #release(releases: readonly Release[], entries: readonly Entry[]): Promise<readonly boolean[]> {
-    const mayArrive = entries.filter((entry, index) => entry.isShared || releases[index]?.hasUnansweredClaim === true);
-    const arriving = new Set(mayArrive);
-    const others = entries.filter((entry) => !arriving.has(entry));
+    // a claim may be among them twice, and a transaction writes no key twice
+    const arriving = new Set(
+      entries.filter((entry, index) => entry.isShared || releases[index]?.hasUnansweredClaim === true),
+    );
+    const mayArrive = [...arriving];
+    const others = [...new Set(entries)].filter((entry) => !arriving.has(entry));
     const existed = new Map<Entry, boolean | undefined>();
     const record = (part: readonly Entry[], results: readonly boolean[]): void => {
       for (const [index, entry] of part.entries()) existed.set(entry, results[index]);
