@@ -54,7 +54,7 @@ type ProgramSuite = {
 export const TEST_TIMEOUT_MS: number = process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000;
 
 const MEMORY = "test/conformance/memory.";
-const STORES = ["redis", "zookeeper", "postgres", "mariadb"] as const;
+const STORES = ["redis", "zookeeper", "etcd", "postgres", "mariadb"] as const;
 const SQL_STORES = ["postgres", "mysql", "sqlite"] as const;
 
 export const SUITES: readonly Suite[] = [
