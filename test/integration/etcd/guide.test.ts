@@ -48,7 +48,7 @@ test("the block with data in etcd writes them while the lock is held, and says s
         const locks = await connect("etcd://${host}:${port}");
         export const lock = await locks.acquire("report");
         ${use}
-        export const after = () => process.exit();`,
+        export const after = () => locks.close();`,
       replaced: { "http://etcd1:2379": server.url },
     });
   expect(await run("")).toEqual({ code: 0, out: "", err: "" });
