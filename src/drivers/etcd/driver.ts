@@ -151,7 +151,8 @@ class EtcdDriver implements Driver {
     const leases = new Set(present.map(({ lease }) => lease).filter((lease) => lease !== null));
     await Promise.all([
       ...[...leases].map((lease) => this.#leases.extend(lease)),
-      present.some(isWatched) && this.#stream.confirm(),
+      // a stream that is silent costs no lease
+      present.some(isWatched) && this.#stream.confirm(Math.min(...present.map(({ ttlMs }) => ttlMs)) / 4),
     ]);
     // with an active watch on its entry a held claim needs no request of its own
     const answers = await this.#queues.look(present.filter((entry) => isLive(entry) && !isWatched(entry)));
@@ -229,7 +230,9 @@ class EtcdDriver implements Driver {
     record(others, await this.#queues.delete(others));
     if (mayArrive.length > 0) {
       const lease = await this.#leases.grantDetached(Math.max(...mayArrive.map(({ ttlMs }) => ttlMs)));
-      record(mayArrive, await this.#queues.delete(mayArrive, lease));
+      // a call that arrives very late puts its entry on the claim's lease, which others extend: the tombstone lasts as long
+      const toLease = (entry: Entry): string => (entry.isShared ? lease : (entry.lease?.id ?? lease));
+      record(mayArrive, await this.#queues.delete(mayArrive, toLease));
     }
     return entries.map((entry) => existed.get(entry) === true);
   }

@@ -117,9 +117,13 @@ export class EntryQueues {
     const { lease } = entry;
     if (lease === null) return entry.noneAnswer;
     const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
+      // it may arrive twice, or after its claim was released
+      compare: [entry.name, this.#options.names.toTombstone(entry.name)].map((name) =>
+        isAbsent({ key: encodeText(name) }),
+      ),
       success: [this.#putNew(entry, leaseId), this.#toView(entry)],
     }));
-    if (response === null) return this.place(entry);
+    if (response?.succeeded !== true) return this.place(entry);
     const revision = BigInt(response.header.revision);
     this.#setPresent(entry, revision);
     return this.#settlePlaced(entry, await this.#toCompleteView(entry, response.responses?.[1], revision));
@@ -170,31 +174,34 @@ export class EntryQueues {
       });
       for (const [index, group] of part.entries()) {
         const view = await this.#toCompleteView(group[0] as Entry, responses?.[index], BigInt(header.revision));
-        for (const entry of group) answers.set(entry, await this.#statusIn(entry, view));
+        for (const entry of group) answers.set(entry, await this.#statusIn(entry, view).catch(toRefusedAnswer));
       }
     }
     return answers;
   }
 
   /**
-   * Deletes the entries, and says which existed. With `tombstoneLease` each leaves a tombstone for as long: a call that creates it may be under
+   * Deletes the entries, and says which existed. With `toTombstoneLease` each leaves a tombstone for as long: a call that creates it may be under
    * way, or another client may ask how it has ended.
    */
-  async delete(entries: readonly Entry[], tombstoneLease?: string): Promise<boolean[]> {
+  async delete(entries: readonly Entry[], toTombstoneLease?: (entry: Entry) => string): Promise<boolean[]> {
     const { leases, names, onEnd } = this.#options;
     const existed: boolean[] = [];
     for (const part of chunk(entries, MAX_TXN_OPERATIONS / 2)) {
       for (const entry of part) entry.isDeletePending = true;
       const deletions = part.map(({ name }) => deleteKey(name));
       const tombstones =
-        tombstoneLease === undefined
+        toTombstoneLease === undefined
           ? []
-          : part.map(({ name }) => putTombstone(names.toTombstone(name), "released", tombstoneLease));
+          : part.map((entry) => putTombstone(names.toTombstone(entry.name), "released", toTombstoneLease(entry)));
       const { responses = [] } = await leases
         .txn({ success: [...deletions, ...tombstones] })
         .catch((error: unknown) => {
-          // whatever exists of them ends before their lease is extended
-          for (const entry of part) entry.dueAt = 0;
+          for (const entry of part) {
+            // whatever exists of them ends before their lease is extended
+            entry.dueAt = 0;
+            if (isLeaseMissing(error) && entry.lease !== null) leases.onMissing(entry.lease);
+          }
           throw error;
         });
       for (const [index, entry] of part.entries()) {
@@ -403,6 +410,12 @@ function toPartialView(entry: Entry, range: RangeResponse | undefined, revision:
 /** Does a claim wait behind the admitted ones? */
 function hasWaiter(queue: readonly QueuedEntry[]): boolean {
   return queue.slice(countAdmitted(queue)).some(({ value }) => value?.wait !== false);
+}
+
+/** A refused claim has no entry any more. It does not fail the calls of those beside it. */
+function toRefusedAnswer(error: unknown): Answer {
+  if (!(error instanceof StoreRefusedError)) throw error;
+  return { state: "none" };
 }
 
 function toEndReason(tombstone: RangeResponse | undefined): EndReason | null {
