@@ -80,9 +80,14 @@ export class Leases {
     return this.#options.gateway.call<TxnResponse>("/v3/kv/txn", txn, timeoutMs);
   }
 
+  /** New claims get another lease. */
+  retire(lease: Lease): void {
+    if (this.#bySeconds.get(lease.seconds) === lease) this.#bySeconds.delete(lease.seconds);
+  }
+
   /** The servers have no such lease: its entries are gone. */
   onMissing(lease: Lease): void {
-    if (this.#bySeconds.get(lease.seconds) === lease) this.#bySeconds.delete(lease.seconds);
+    this.retire(lease);
     this.#options.onEnded(lease);
   }
 

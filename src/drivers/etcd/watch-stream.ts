@@ -113,7 +113,7 @@ export class WatchStream {
   /** Asks the member for an answer over the stream. Without one in time the stream is opened again. */
   async confirm(withinMs: number): Promise<boolean> {
     const stream = this.#stream;
-    if (stream === null) return false;
+    if (stream === null || this.#byId.size === 0) return false;
     const { clock, timeoutMs } = this.#options;
     const isConfirmed = await new Promise<boolean>((resolve) => {
       // a busy process reads the answer late
