@@ -103,7 +103,7 @@ class EtcdDriver implements Driver {
     );
     this.#leases = new Leases({
       ...{ gateway: this.#gateway, clock },
-      probeKey: `${prefix}\u0000`,
+      probeKey: names.probeKey,
       onEnded: (lease) => this.#onLeaseEnded(lease),
       onOverdue: (entry) => onEnd(entry, "expired"),
     });
@@ -205,7 +205,7 @@ class EtcdDriver implements Driver {
   }
 
   diagnose() {
-    return diagnose(this.#gateway);
+    return diagnose(this.#gateway, this.#names.probeKey);
   }
 
   async close(): Promise<void> {

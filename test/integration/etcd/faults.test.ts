@@ -1,14 +1,14 @@
 // Faults where the mechanisms of the etcd driver meet, against a real server.
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { etcd } from "../../../src/drivers/etcd/driver.ts";
-import { WatchStream } from "../../../src/drivers/etcd/watch-stream.ts";
-import type { StreamEvents } from "../../../src/drivers/etcd/gateway.ts";
-import { systemClock } from "../../../src/util/clock.ts";
 import type { EtcdOptions } from "../../../src/drivers/etcd/driver.ts";
+import { etcd } from "../../../src/drivers/etcd/driver.ts";
+import type { StreamEvents } from "../../../src/drivers/etcd/gateway.ts";
+import { WatchStream } from "../../../src/drivers/etcd/watch-stream.ts";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";
+import { systemClock } from "../../../src/util/clock.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS, toDriverEvents } from "../../support/driver-events.ts";
 import type { EtcdServer } from "../../support/stores/etcd.ts";

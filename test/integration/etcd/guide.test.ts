@@ -1,9 +1,11 @@
 // The code of the page about etcd runs as its reader would run it.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { etcd } from "../../../src/drivers/etcd/driver.ts";
+import { createLocks } from "../../../src/index.ts";
 import { runSnippet } from "../../support/page-snippet.ts";
 import type { EtcdServer } from "../../support/stores/etcd.ts";
-import { startEtcd } from "../../support/stores/etcd.ts";
+import { enableEtcdAuth, startEtcd } from "../../support/stores/etcd.ts";
 
 /** Positions among the blocks of code of the page. */
 const [FIRST, WITH_ETCDCTL, FENCED] = [0, 3, 4];
@@ -56,4 +58,15 @@ test("the block with data in etcd writes them while the lock is held, and says s
   const late = await run(`lock.throwIfLost = () => undefined; await lock.release();`);
   expect(late.code).not.toBe(0);
   expect(late.err).toContain("the lock was lost: nothing was written");
+});
+
+// the last: the server asks for a user from then on
+test("a user with the rights of the page can lock, and run the checks of doctor", async () => {
+  await enableEtcdAuth(server, "password", "holdfast/");
+  const driver = etcd({ servers: [server.address], user: "app", password: "password" });
+  await using locks = createLocks(driver);
+  await (await locks.acquire("key")).release();
+  const checks = (await driver.diagnose?.()) ?? [];
+  expect(checks.filter(({ status }) => status === "fail")).toEqual([]);
+  expect(checks.map(({ name }) => name)).toContain("trip");
 });
