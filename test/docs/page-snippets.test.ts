@@ -106,6 +106,7 @@ const ELSEWHERE: readonly string[] = [
   "redis-failures",
   "data-loss",
   "coming-from-curator",
+  "etcd",
   "zookeeper",
   "leader-election", // examples.test.ts
 ];

@@ -13,6 +13,7 @@ import { expect, test, vi } from "vitest";
 import { builtFile } from "../support/built-file.ts";
 import { PROGRAM, sandboxEnvironment } from "../support/cli-sandbox.ts";
 import { freePort } from "../support/free-port.ts";
+import { startEtcd } from "../support/stores/etcd.ts";
 import { startMariaDb } from "../support/stores/mariadb.ts";
 import { startPostgres } from "../support/stores/postgres.ts";
 import { startRedis } from "../support/stores/redis.ts";
@@ -199,6 +200,20 @@ const STORES: readonly { readonly name: string; start(): Promise<Store>; readonl
         stop: () => void process.kill(server.pid, "SIGSTOP"),
         kill: () => server.stop("SIGKILL"),
         dispose: () => server.stop("SIGKILL"),
+      };
+    },
+    subjects: [ofUrl],
+  },
+  {
+    name: "etcd",
+    async start() {
+      const server = await startEtcd();
+      const { host, port } = server.address;
+      return {
+        url: `etcd://${host}:${port}`,
+        stop: () => server.signal("SIGSTOP"),
+        kill: () => server.stop("SIGKILL"),
+        dispose: () => server[Symbol.asyncDispose](),
       };
     },
     subjects: [ofUrl],

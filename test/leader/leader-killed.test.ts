@@ -11,6 +11,7 @@ import { findFaults, findLeader, listTerms, startCandidate } from "../support/pr
 import { connectStore, ELECTION } from "../support/processes/candidate-store.ts";
 import type { ProcessHarness } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
+import { startEtcd } from "../support/stores/etcd.ts";
 import { startMariaDb } from "../support/stores/mariadb.ts";
 import { startPostgres } from "../support/stores/postgres.ts";
 import { startRedis } from "../support/stores/redis.ts";
@@ -60,6 +61,11 @@ const STORES: Readonly<Record<string, StartStore>> = {
     const server = await startZooKeeper();
     const { host, port } = server.address;
     return { url: `zookeeper://${host}:${port}?sessionMs=1000`, stop: () => server[Symbol.asyncDispose]() };
+  },
+  etcd: async () => {
+    const server = await startEtcd();
+    const { host, port } = server.address;
+    return { url: `etcd://${host}:${port}`, stop: () => server[Symbol.asyncDispose]() };
   },
   PostgreSQL: async () => useDatabase(await startPostgres(), (url) => url),
   MariaDB: async () => useDatabase(await startMariaDb(), (url) => url),

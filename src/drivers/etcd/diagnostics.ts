@@ -3,6 +3,7 @@
 import { StoreRefusedError } from "../../errors.ts";
 import type { Check } from "../../spi/driver.ts";
 import type { Gateway } from "./gateway.ts";
+import { encodeText } from "./messages.ts";
 
 interface Status {
   readonly version: string;
@@ -21,13 +22,13 @@ export async function requireVersion(gateway: Gateway): Promise<void> {
     throw new StoreRefusedError(`etcd: version ${version} is too old, 3.4 or newer is required`);
 }
 
-/** Runs all checks; changes nothing. */
-export async function diagnose(gateway: Gateway): Promise<readonly Check[]> {
+/** Runs all checks; changes nothing. probeKey: one that the user may read. */
+export async function diagnose(gateway: Gateway, probeKey: string): Promise<readonly Check[]> {
   return [
     await checkVersion(gateway),
     await checkMembers(gateway),
     await checkAlarms(gateway),
-    await checkTrip(gateway),
+    await checkTrip(gateway, probeKey),
   ];
 }
 
@@ -81,9 +82,9 @@ async function checkAlarms(gateway: Gateway): Promise<Check> {
   }
 }
 
-async function checkTrip(gateway: Gateway): Promise<Check> {
+async function checkTrip(gateway: Gateway, probeKey: string): Promise<Check> {
   const startedAt = performance.now();
-  await gateway.call("/v3/kv/range", { key: "AA==", count_only: true });
+  await gateway.call("/v3/kv/range", { key: encodeText(probeKey), count_only: true });
   return {
     status: "ok",
     name: "trip",

@@ -107,7 +107,7 @@ class EtcdDriver implements Driver {
     );
     this.#leases = new Leases({
       ...{ gateway: this.#gateway, clock },
-      probeKey: `${prefix}\u0000`,
+      probeKey: names.probeKey,
       onEnded: (lease) => this.#onLeaseEnded(lease),
       onOverdue: (entry) => onEnd(entry, "expired"),
     });
@@ -209,7 +209,7 @@ class EtcdDriver implements Driver {
   }
 
   diagnose() {
-    return diagnose(this.#gateway);
+    return diagnose(this.#gateway, this.#names.probeKey);
   }
 
   async close(): Promise<void> {

@@ -30,6 +30,11 @@ export class Names {
     this.#isCompatible = isCompatible;
   }
 
+  /** A key that only the driver reads: whoever may read its entries may read it. */
+  get probeKey(): string {
+    return `${this.prefix}\u0000`;
+  }
+
   /** The beginning of the names of a key's entries. */
   toQueueName(key: string): string {
     return `${this.prefix}${this.toKeyPrefix(key)}/`;

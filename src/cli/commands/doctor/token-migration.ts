@@ -64,7 +64,7 @@ export async function compareTokens({ driver, traits }: Store, key: string, from
     }
     const oldToken = await sampleToken(oldStore.driver, key);
     if (oldToken === null || newToken === null) return unknown("not compared: a store grants no locks now");
-    const followsClock = driver.name !== "zookeeper";
+    const followsClock = driver.name !== "zookeeper" && driver.name !== "etcd";
     return checkTokens({ oldToken, newToken, micros: BigInt(Date.now()) * 1_000n, followsClock }, oldStore.name);
   } catch (error) {
     throw toCommandError(error, oldStore.name);
