@@ -1,11 +1,13 @@
 // One server that fails in the ways that servers do, while locks are held and waited for.
 
+import type { AddressInfo, Socket } from "node:net";
+import { connect, createServer } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import type { EtcdOptions as DriverOptions } from "../../../src/drivers/etcd/driver.ts";
 import { etcd } from "../../../src/drivers/etcd/driver.ts";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
-import type { EtcdOptions, EtcdServer } from "../../support/stores/etcd.ts";
+import type { EtcdAddress, EtcdOptions, EtcdServer } from "../../support/stores/etcd.ts";
 import { compactEtcd, emptyEtcd, enableEtcdAuth, fillEtcd, startEtcd } from "../../support/stores/etcd.ts";
 import {
   findEtcdRemains,
@@ -193,6 +195,22 @@ test("a connection that has become silent under a waiter is noticed, and the loc
   await lock.release();
 });
 
+test("a stream alone that has become silent, as one that a firewall has forgotten, is noticed at the next renewal", async () => {
+  const server = await startServer();
+  const proxy = disposeLater(await startStreamProxy(server));
+  const holder = await openLocks(server).acquire("forgotten");
+  const waiting = openLocks(proxy, { ttl: "6s" }).acquire("forgotten");
+  await waitForQueue(server, "forgotten", 2);
+  await until(() => proxy.streamCount > 0, { within: TIMEOUT_MS, what: "the stream of the waiter" });
+  proxy.silenceStreams();
+  await holder.release();
+  const releasedAt = performance.now();
+  const lock = await waiting;
+  // a third of the ttl, and the timeout of a call
+  expect(performance.now() - releasedAt).toBeLessThan(2_000 + 2_000 + WAKE_MS);
+  await lock.release();
+});
+
 test("a token that has expired costs a holder and a waiter nothing", async () => {
   const server = await startServer({ tokenTtlSeconds: 1 });
   await enableEtcdAuth(server, PASSWORD, PREFIX);
@@ -270,6 +288,49 @@ test("while locks are used every entry has a lease that is there, and after them
     what: "no key and no lease",
   });
 });
+
+type StreamProxy = AsyncDisposable & {
+  readonly address: EtcdAddress;
+  readonly streamCount: number;
+  /** Connections of streams that are open now carry nothing any more; all others do. */
+  silenceStreams(): void;
+};
+
+/** Between a client and its server: it tells the connections of watch streams from others. */
+async function startStreamProxy({ address }: EtcdServer): Promise<StreamProxy> {
+  const sockets = new Set<Socket>();
+  const streams = new Set<Socket>();
+  const listener = createServer((client) => {
+    const target = connect(address);
+    for (const socket of [client, target]) {
+      sockets.add(socket);
+      socket.on("error", () => undefined);
+      socket.on("close", () => sockets.delete(socket));
+    }
+    client.once("data", (head) => {
+      if (!head.toString("latin1").startsWith("POST /v3/watch")) return;
+      streams.add(client);
+      streams.add(target);
+    });
+    client.pipe(target);
+    target.pipe(client);
+  });
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  return {
+    address: { host: "127.0.0.1", port: (listener.address() as AddressInfo).port },
+    get streamCount() {
+      return streams.size;
+    },
+    silenceStreams() {
+      for (const stream of streams) stream.unpipe().pause();
+      streams.clear();
+    },
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => listener.close(resolve));
+    },
+  };
+}
 
 async function authenticateRoot(server: EtcdServer): Promise<string> {
   return (await server.call("/v3/auth/authenticate", { name: "root", password: PASSWORD })).body.token;
