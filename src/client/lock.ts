@@ -9,6 +9,7 @@
 import type { LockLostError } from "../errors.ts";
 import { formatKeys, lockLostError, UnsupportedError } from "../errors.ts";
 import type { LockSpec } from "../spi/driver.ts";
+import { publicTag } from "../util/ids.ts";
 import type { LockEvent } from "./events.ts";
 import { unwatchHandle, watchHandle } from "./forgotten-locks.ts";
 import type { LocalHold } from "./local-hold.ts";
@@ -28,6 +29,8 @@ export interface LockGrant {
    * with this limit is held beside. false: a reader, or some permits of a semaphore, beside which others may be held.
    */
   readonly isExclusive: boolean;
+  /** Names the claim in lists, and gives no right to it. */
+  readonly tag: string;
 }
 
 /** A lock that is held or was held. */
@@ -159,7 +162,8 @@ export class LockHandle implements Lock {
     const { keys, locks } = localHold.target;
     // the specs have the order of the keys
     const { key: storeKey, permits, limit } = locks[keys.indexOf(key)] as LockSpec;
-    return { key, storeKey, token: localHold.token, isExclusive: permits === limit };
+    const tag = publicTag(localHold.activeClaim.claim.id);
+    return { key, storeKey, token: localHold.token, isExclusive: permits === limit, tag };
   }
 
   get signal(): AbortSignal {

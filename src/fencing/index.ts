@@ -1,6 +1,7 @@
 /** holdfast/fencing: work that cannot commit, and writes that are refused, if the lock was lost. */
 
 export { FenceConflictError, StaleLockError } from "./errors.ts";
+export { type EtcdFenceOptions, fenceEtcd } from "./etcd-fence.ts";
 export { fence, fenceSync } from "./fence.ts";
 export { createFenceGuard, type FenceGuard, type FenceGuardOptions } from "./guard.ts";
 export type { FencedLock } from "./locks.ts";

@@ -44,7 +44,13 @@ export function createTestLock(
   keys: readonly string[] = ["k"],
 ): FencedLock {
   const grants = keys.map(
-    (key): LockGrant => ({ key, storeKey: key, token: BigInt(token), isExclusive: mode === "exclusive" }),
+    (key): LockGrant => ({
+      key,
+      storeKey: key,
+      token: BigInt(token),
+      isExclusive: mode === "exclusive",
+      tag: "aaaaaaaaaa",
+    }),
   );
   return { grants, remainingMs: LEASE_MS, throwIfLost: () => undefined };
 }

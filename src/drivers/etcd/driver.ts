@@ -35,7 +35,7 @@ import { Entries, Entry } from "./entry.ts";
 import { Gateway } from "./gateway.ts";
 import { Leases } from "./leases.ts";
 import { listClaims, readQueue } from "./list.ts";
-import { Names } from "./names.ts";
+import { DEFAULT_PREFIX, Names } from "./names.ts";
 import type { EtcdOptions } from "./options.ts";
 import { validateEtcdOptions } from "./options.ts";
 import { EntryQueues } from "./queue.ts";
@@ -83,7 +83,7 @@ class EtcdDriver implements Driver {
 
   constructor(options: EtcdOptions) {
     this.#options = options;
-    const { clock = systemClock, prefix = "holdfast/", compatible = true, tokenBase = 0n } = options;
+    const { clock = systemClock, prefix = DEFAULT_PREFIX, compatible = true, tokenBase = 0n } = options;
     const { servers, user, password, tls, commandTimeoutMs: timeoutMs = DEFAULT_TIMEOUT_MS } = options;
     this.#clock = clock;
     const names = new Names(prefix, compatible);
@@ -96,7 +96,10 @@ class EtcdDriver implements Driver {
     const gatewayOptions = { servers, timeoutMs, clock, ...(user !== undefined && { user, password: password ?? "" }) };
     this.#gateway = new Gateway(
       tls === undefined ? gatewayOptions : { ...gatewayOptions, tls: typeof tls === "function" ? tls : () => tls },
-      () => this.#stream.reopen(),
+      () => {
+        this.#stream.reopen();
+        this.#events?.disconnected();
+      },
     );
     this.#leases = new Leases({
       ...{ gateway: this.#gateway, clock },

@@ -9,6 +9,7 @@ import { encodeText, rangeOf } from "./messages.ts";
 import type { Names, QueuedEntry } from "./names.ts";
 import { decodeEntry } from "./names.ts";
 import type { EntryQueues } from "./queue.ts";
+import { toTokenCount } from "./tokens.ts";
 
 /** How many entries a request reads. */
 const ENTRIES_PER_READ = 1_000;
@@ -119,7 +120,7 @@ function toView(entry: PlacedEntry, names: Names, queues: EntryQueues, leaseMs: 
   const { tokens, floor, wait, label } = value ?? { tokens: 1, floor: 0n, wait: true, label: "(not Holdfast)" };
   const remainingMs = Math.min(leaseMs, ttlMs);
   const answer: Answer = isHeld
-    ? { state: "held", token: queues.toToken(createRevision), tokenCount: Math.min(tokens, 1_024), remainingMs }
+    ? { state: "held", token: queues.toToken(createRevision), tokenCount: toTokenCount(tokens), remainingMs }
     : { state: "waiting", remainingMs, recheckMs: ttlMs };
   return {
     tag: toTag(name),

@@ -10,6 +10,9 @@ import { ALL_PERMITS } from "../../spi/driver.ts";
 import type { KeyValue } from "./messages.ts";
 import { decodeText, encodeText } from "./messages.ts";
 
+/** What precedes every key, unless the option says otherwise. */
+export const DEFAULT_PREFIX: string = "holdfast/";
+
 /** The version of the values. */
 const VALUE_VERSION = 1;
 

@@ -23,10 +23,9 @@ import {
 } from "./messages.ts";
 import type { EntryValue, Names, QueuedEntry } from "./names.ts";
 import { decodeEntry, encodeRevoked, encodeValue, toQueue } from "./names.ts";
+import { toToken, toTokenCount } from "./tokens.ts";
 import type { EntryWatches, QueueView } from "./watches.ts";
 
-/** The size of a grant's token range, which local hand-offs use. */
-const TOKENS_PER_ENTRY = 1_024n;
 /** Of an exclusive claim: its own entry, its predecessor, and whether that is the first. */
 const ENTRIES_OF_INTEREST = 3;
 /** A waiting claim is asked about after this time at the latest, should its watch report nothing. */
@@ -115,7 +114,9 @@ export class EntryQueues {
       this.#options.onEnd(entry, null);
       return { state: "none" };
     }
-    const response = await this.#sendWithLease(entry, entry.lease as Lease, (leaseId) => ({
+    const { lease } = entry;
+    if (lease === null) return entry.noneAnswer;
+    const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
       success: [this.#putNew(entry, leaseId), this.#toView(entry)],
     }));
     if (response === null) return this.place(entry);
@@ -189,7 +190,13 @@ export class EntryQueues {
         tombstoneLease === undefined
           ? []
           : part.map(({ name }) => putTombstone(names.toTombstone(name), "released", tombstoneLease));
-      const { responses = [] } = await leases.txn({ success: [...deletions, ...tombstones] });
+      const { responses = [] } = await leases
+        .txn({ success: [...deletions, ...tombstones] })
+        .catch((error: unknown) => {
+          // whatever exists of them ends before their lease is extended
+          for (const entry of part) entry.dueAt = 0;
+          throw error;
+        });
       for (const [index, entry] of part.entries()) {
         existed.push(countDeleted(responses[index]) > 0);
         onEnd(entry, "released");
@@ -216,8 +223,8 @@ export class EntryQueues {
   /** Takes the held entry out of this client's leases: it has one of its own. */
   async detach(entry: Entry, remainingMs: number): Promise<boolean> {
     const { leases } = this.#options;
-    const leaseId = await leases.grantDetached(Math.min(remainingMs, entry.ttlMs));
     if (entry.status !== "present" || entry.grant !== "held") return false;
+    const leaseId = await leases.grantDetached(Math.min(remainingMs, entry.ttlMs));
     const { succeeded = false } = await leases.txn({
       compare: [wasCreatedAt(entry.name, entry.createRevision)],
       success: [putLease(entry.name, leaseId)],
@@ -237,7 +244,7 @@ export class EntryQueues {
     return {
       state: "held",
       token: this.toToken(entry.createRevision),
-      tokenCount: Math.min(claim.tokenCount, Number(TOKENS_PER_ENTRY)),
+      tokenCount: toTokenCount(claim.tokenCount),
       remainingMs: this.#remainingMs(entry),
       ...(isWanted && isRecallable && { recalled: true }),
     };
@@ -245,13 +252,13 @@ export class EntryQueues {
 
   /** The first token of an entry that this revision has created. */
   toToken(createRevision: bigint): bigint {
-    return createRevision * TOKENS_PER_ENTRY + this.#options.tokenBase;
+    return toToken(createRevision, this.#options.tokenBase);
   }
 
   /** Is it one of the tokens of this entry? */
   hasToken({ createRevision, value }: QueuedEntry, token: bigint): boolean {
     const first = this.toToken(createRevision);
-    return token >= first && token < first + BigInt(Math.min(value?.tokens ?? 1, Number(TOKENS_PER_ENTRY)));
+    return token >= first && token < first + BigInt(toTokenCount(value?.tokens ?? 1));
   }
 
   async #obtainLease(entry: Entry): Promise<Lease> {

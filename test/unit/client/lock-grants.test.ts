@@ -7,11 +7,14 @@ import { createLocks } from "../../../src/index.ts";
 test("each key has its token, the key of the store, and whether the lock excludes others", async () => {
   const locks = createLocks(memory(), { prefix: "app:" });
   const lock = await locks.all("b", locks.rw("a").read, locks.semaphore("c", 5), locks.semaphore("d", 1)).acquire();
+  const [view] = await locks.list();
+  const tag = view?.tag;
+  expect(tag).toMatch(/^[a-z2-7]{10}$/);
   expect(lock.grants).toEqual([
-    { key: "a", storeKey: "app:a", token: lock.tokenOf("a"), isExclusive: false },
-    { key: "b", storeKey: "app:b", token: lock.tokenOf("b"), isExclusive: true },
-    { key: "c", storeKey: "app:c", token: lock.tokenOf("c"), isExclusive: false },
-    { key: "d", storeKey: "app:d", token: lock.tokenOf("d"), isExclusive: true },
+    { key: "a", storeKey: "app:a", token: lock.tokenOf("a"), isExclusive: false, tag },
+    { key: "b", storeKey: "app:b", token: lock.tokenOf("b"), isExclusive: true, tag },
+    { key: "c", storeKey: "app:c", token: lock.tokenOf("c"), isExclusive: false, tag },
+    { key: "d", storeKey: "app:d", token: lock.tokenOf("d"), isExclusive: true, tag },
   ]);
   await lock.release();
   await locks.close();
@@ -21,7 +24,9 @@ test("a reader that joined a writer is exclusive, with the writer's token", asyn
   const locks = createLocks(memory());
   await locks.using("k", async (writer) => {
     await locks.rw("k").read.using(async (reader) => {
-      expect(reader.grants).toEqual([{ key: "k", storeKey: "k", token: writer.token, isExclusive: true }]);
+      expect(reader.grants).toEqual([
+        { key: "k", storeKey: "k", token: writer.token, isExclusive: true, tag: writer.grants[0]?.tag },
+      ]);
     });
   });
   await locks.close();

@@ -88,7 +88,13 @@ describe("terms", () => {
     expect(first(loopA).remainingMs).toBe(0);
     expect(first(loopB).token).toBeGreaterThan(first(loopA).token);
     expect(first(loopB).grants).toEqual([
-      { key: "scheduler", storeKey: "scheduler", token: first(loopB).token, isExclusive: true },
+      {
+        key: "scheduler",
+        storeKey: "scheduler",
+        token: first(loopB).token,
+        isExclusive: true,
+        tag: expect.any(String),
+      },
     ]);
     loopB.endBody();
     await flushEventLoop();
