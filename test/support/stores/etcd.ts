@@ -58,6 +58,8 @@ export type EtcdServer = {
   call(path: string, body?: object, token?: string): Promise<{ readonly status: number; readonly body: EtcdBody }>;
   /** What a command of etcdctl prints. @throws Error with what it prints if it fails */
   runCommand(args: readonly string[], options?: EtcdCommandOptions): Promise<string>;
+  /** What it says of itself, also to those who are no users of it. Empty where it does not answer. */
+  readMetrics(): Promise<string>;
   /** SIGSTOP and SIGCONT, for one. After SIGSTOP it does nothing more. */
   signal(name: NodeJS.Signals): void;
   /** Ends it with this signal and waits for its end. Its data stay. */
@@ -118,7 +120,7 @@ export async function startEtcdCluster(options: EtcdOptions = {}): Promise<EtcdC
     async moveLeader(to) {
       const leader = await findLeader(servers);
       if (leader === to) return;
-      const id = /etcd_server_id\{server_id="([0-9a-f]+)"\}/.exec(await (to as InternalServer).readMetrics())?.[1];
+      const id = /etcd_server_id\{server_id="([0-9a-f]+)"\}/.exec(await to.readMetrics())?.[1];
       await leader.runCommand(["move-leader", id ?? ""]);
     },
     async [Symbol.asyncDispose]() {
@@ -131,8 +133,6 @@ type InternalServer = EtcdServer & {
   /** Starts the process and waits until its peers can talk to it. */
   spawn(): Promise<void>;
   waitForLeader(): Promise<void>;
-  /** What it says of itself, also to those who are no users of it. Empty where it does not answer. */
-  readMetrics(): Promise<string>;
 };
 
 function createServer(
