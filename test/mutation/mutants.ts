@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { CRON_MUTANTS } from "./cron-mutants.ts";
 import { DASHBOARD_MUTANTS } from "./dashboard-mutants.ts";
 import { DATA_LOSS_MUTANTS } from "./data-loss-mutants.ts";
+import { ETCD_MUTANTS } from "./etcd-mutants.ts";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
 import { GATEWAY_MUTANTS } from "./gateway-mutants.ts";
 import { LEADER_MUTANTS } from "./leader-mutants.ts";
@@ -58,6 +59,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...SUCCESSORS_MUTANTS,
   ...WRAPPING_MUTANTS,
   ...ZOOKEEPER_MUTANTS,
+  ...ETCD_MUTANTS,
   // --- test locks, and what only fake timers show
   {
     name: "work for the end of a turn that fake timers keep for ever",

@@ -1,0 +1,88 @@
+/** Faults of the driver of etcd. */
+
+import type { Mutant } from "./mutants.ts";
+
+const leases = "test/unit/drivers/etcd/leases.test.ts";
+const names = "test/unit/drivers/etcd/names.test.ts";
+const conformance = "test/conformance/etcd.test.ts";
+const fence = "test/integration/etcd/fence.test.ts";
+
+export const ETCD_MUTANTS: readonly Mutant[] = [
+  {
+    name: "on etcd, a keep-alive that is believed although the leader has changed",
+    file: "src/drivers/etcd/leases.ts",
+    find: "if (before.memberId !== result.header.member_id || before.term !== after.term) continue;",
+    replace: "if (before.memberId !== result.header.member_id) continue;",
+    tests: leases,
+  },
+  {
+    name: "on etcd, a keep-alive that is believed although another member has answered it",
+    file: "src/drivers/etcd/leases.ts",
+    find: "if (before.memberId !== result.header.member_id || before.term !== after.term) continue;",
+    replace: "if (before.term !== after.term) continue;",
+    tests: leases,
+  },
+  {
+    name: "on etcd, a lease that counts from the answer",
+    file: "src/drivers/etcd/leases.ts",
+    find: "lease.provenAt = sentAt;",
+    replace: "lease.provenAt = clock.now();",
+    tests: leases,
+  },
+  {
+    name: "on etcd, a lease that is kept alive for entries whose claims were not renewed",
+    file: "src/drivers/etcd/leases.ts",
+    find: "filter(({ dueAt }) => dueAt <= now)",
+    replace: "filter(({ dueAt }) => dueAt > now + 1_000_000)",
+    tests: leases,
+  },
+  {
+    name: "on etcd, a lease of each claim",
+    file: "src/drivers/etcd/leases.ts",
+    find: "let pending = this.#pendingGrants.get(seconds);",
+    replace: "let pending: Promise<Lease> | undefined;",
+    tests: leases,
+  },
+  {
+    name: "on etcd, a call that arrives after its release makes an entry",
+    file: "src/drivers/etcd/queue.ts",
+    find: ", isAbsent({ key: encodeText(tombstone) })]",
+    replace: "]",
+    tests: conformance,
+  },
+  {
+    name: "on etcd, a try that does not see who is there",
+    file: "src/drivers/etcd/queue.ts",
+    find: "isAbsent(isBrief ? range : { key: encodeText(entry.name) })",
+    replace: "isAbsent({ key: encodeText(entry.name) })",
+    tests: conformance,
+  },
+  {
+    name: "on etcd, a waiting claim that is granted when any entry before it is gone",
+    file: "src/drivers/etcd/watches.ts",
+    find: "const isOnlyOne = isComplete && entry.needsBriefView && ownIndex === 1;",
+    replace: "const isOnlyOne = entry.needsBriefView;",
+    tests: conformance,
+  },
+  {
+    name: "on etcd, an entry of another key that begins with this one",
+    file: "src/drivers/etcd/names.ts",
+    find: '.filter(({ name }) => !name.includes("/", queueName.length))',
+    replace: "",
+    tests: names,
+  },
+  {
+    name: "on etcd, an entry of another program that takes one permit",
+    file: "src/drivers/etcd/names.ts",
+    find: "decoded ?? { permits: ALL_PERMITS, limit: ALL_PERMITS }",
+    replace: "decoded ?? { permits: 1, limit: ALL_PERMITS }",
+    tests: names,
+  },
+  {
+    name: "on etcd, a fence that does not count the base of the tokens",
+    file: "src/drivers/etcd/tokens.ts",
+    find: "return (token - tokenBase) /",
+    replace: "return token /",
+    tests: fence,
+  },
+];

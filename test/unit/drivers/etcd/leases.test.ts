@@ -1,0 +1,154 @@
+// The leases of a driver, with the answers of the servers as the test says.
+
+import { expect, test } from "vitest";
+import type { Lease } from "../../../../src/drivers/etcd/entry.ts";
+import { Entry } from "../../../../src/drivers/etcd/entry.ts";
+import type { Gateway } from "../../../../src/drivers/etcd/gateway.ts";
+import { Leases } from "../../../../src/drivers/etcd/leases.ts";
+import type { Clock } from "../../../../src/util/clock.ts";
+
+type Call = { readonly path: string; readonly body: Readonly<Record<string, unknown>> };
+
+/** What the servers answer, and what they were asked. */
+class Servers {
+  now = 1_000;
+  /** Taken by each answer through the log; the last one remains. */
+  terms = ["2"];
+  /** Of the member that answers keep-alives. */
+  keepAliveMember = "m";
+  ttl: string | undefined = "10";
+  failing = "";
+  readonly calls: Call[] = [];
+  readonly ended: Lease[] = [];
+  readonly overdue: Entry[] = [];
+  #lastLease = 0;
+
+  readonly leases: Leases = new Leases({
+    gateway: { call: (path: string, body: Call["body"]) => this.#answer(path, body) } as unknown as Gateway,
+    clock: { now: () => this.now } as Clock,
+    probeKey: "p",
+    onEnded: (lease) => void this.ended.push(lease),
+    onOverdue: (entry) => {
+      this.overdue.push(entry);
+      entry.end("expired");
+    },
+  });
+
+  count(path: string): number {
+    return this.calls.filter((call) => call.path.endsWith(path)).length;
+  }
+
+  async #answer(path: string, body: Call["body"]): Promise<unknown> {
+    this.calls.push({ path, body });
+    if (this.failing !== "" && path.endsWith(this.failing)) throw new Error("no answer");
+    if (path.endsWith("keepalive")) {
+      this.now += 5;
+      return { result: { header: { member_id: this.keepAliveMember, raft_term: "1" }, ID: "1", TTL: this.ttl } };
+    }
+    const term = this.terms.length > 1 ? this.terms.shift() : this.terms[0];
+    return { header: { member_id: "m", revision: "7", raft_term: term }, ID: String(++this.#lastLease), TTL: this.ttl };
+  }
+}
+
+function makeEntry(lease: Lease, dueAt: number): Entry {
+  const claim = { id: "id", locks: [{ key: "k", permits: 1, limit: 1 }], ttlMs: 10_000 };
+  const entry = new Entry(claim as unknown as Entry["claim"], "k/", `k/${dueAt}`);
+  entry.dueAt = dueAt;
+  entry.setLease(lease);
+  return entry;
+}
+
+test("claims with one ttl have one lease, and it is granted once", async () => {
+  const servers = new Servers();
+  const leases = await Promise.all([10_000, 9_500, 10_000].map((ttlMs) => servers.leases.obtain(ttlMs)));
+  expect(new Set(leases).size).toBe(1);
+  expect(servers.count("grant")).toBe(1);
+  expect(leases[0]?.remainingMs(servers.now)).toBe(10_000);
+});
+
+test("there are at most 16: further ttls have the next longer one", async () => {
+  const servers = new Servers();
+  for (let seconds = 2; seconds <= 32; seconds += 2) await servers.leases.obtain(seconds * 1_000);
+  expect(servers.count("grant")).toBe(16);
+  expect((await servers.leases.obtain(2_500)).seconds).toBe(4);
+  expect(servers.count("grant")).toBe(16);
+  expect((await servers.leases.obtain(60_000)).seconds).toBe(60);
+});
+
+test("one that has little left is extended first, and counts from when the keep-alive was sent", async () => {
+  const servers = new Servers();
+  const lease = await servers.leases.obtain(10_000);
+  servers.now += 4_000;
+  const sentAt = servers.now;
+  expect(await servers.leases.obtain(10_000)).toBe(lease);
+  expect(lease.provenAt).toBe(sentAt);
+  expect(servers.count("keepalive")).toBe(1);
+});
+
+test("a keep-alive of a moment ago is not repeated", async () => {
+  const servers = new Servers();
+  const lease = await servers.leases.obtain(10_000);
+  servers.now += 1_000;
+  await servers.leases.extend(lease);
+  expect(servers.count("keepalive")).toBe(0);
+  servers.now += 1_000;
+  await Promise.all([servers.leases.extend(lease), servers.leases.extend(lease)]);
+  expect(servers.count("keepalive")).toBe(1);
+});
+
+test("a keep-alive around which the term has changed is not believed: it is sent again", async () => {
+  const servers = new Servers();
+  const lease = await servers.leases.obtain(10_000);
+  servers.now += 4_000;
+  const firstSentAt = servers.now;
+  servers.terms = ["3"];
+  await servers.leases.extend(lease);
+  expect(servers.count("keepalive")).toBe(2);
+  expect(lease.provenAt).toBe(firstSentAt + 5);
+});
+
+test("nor is one that another member has answered than the one that has confirmed the term", async () => {
+  const servers = new Servers();
+  const lease = await servers.leases.obtain(10_000);
+  const { provenAt } = lease;
+  servers.now += 4_000;
+  servers.keepAliveMember = "other";
+  await expect(servers.leases.extend(lease)).rejects.toThrow("changes too often");
+  expect(lease.provenAt).toBe(provenAt);
+});
+
+test("entries whose claims were not renewed are deleted before it, and if that fails it is not sent", async () => {
+  const servers = new Servers();
+  const lease = await servers.leases.obtain(10_000);
+  servers.now += 4_000;
+  const [overdue, live] = [makeEntry(lease, servers.now), makeEntry(lease, servers.now + 1)];
+  servers.failing = "txn";
+  await expect(servers.leases.extend(lease)).rejects.toThrow("no answer");
+  expect(servers.count("keepalive")).toBe(0);
+  servers.failing = "";
+  await servers.leases.extend(lease);
+  expect(servers.overdue).toEqual([overdue]);
+  expect([...lease.entries]).toEqual([live]);
+  const paths = servers.calls.map(({ path }) => path);
+  expect(paths.lastIndexOf("/v3/kv/txn")).toBeLessThan(paths.indexOf("/v3/lease/keepalive"));
+});
+
+test("one that the servers do not have has ended, and the next claim gets another", async () => {
+  const servers = new Servers();
+  const lease = await servers.leases.obtain(10_000);
+  servers.now += 4_000;
+  servers.ttl = undefined;
+  await servers.leases.extend(lease);
+  expect(servers.ended).toEqual([lease]);
+  servers.ttl = "10";
+  expect(await servers.leases.obtain(10_000)).not.toBe(lease);
+});
+
+test("at the end those without entries are revoked, and no other", async () => {
+  const servers = new Servers();
+  const used = await servers.leases.obtain(10_000);
+  const unused = await servers.leases.obtain(20_000);
+  makeEntry(used, 1);
+  await servers.leases.close();
+  expect(servers.calls.filter(({ path }) => path.endsWith("revoke")).map(({ body }) => body.ID)).toEqual([unused.id]);
+});
