@@ -86,15 +86,10 @@ export async function etcdTarget(random: Random): Promise<Target> {
     },
     "full disk": async () => {
       isFull = true;
-      await Promise.race([fillEtcd(await pickServer()).catch(() => undefined), delay(3_000)]);
+      await fillEtcd(await pickServer());
       return true;
     },
   };
-
-  async function empty(): Promise<void> {
-    // etcdctl frees the space of one member only
-    for (const server of cluster.servers) await emptyEtcd(server).catch(() => undefined);
-  }
 
   async function isWhole(): Promise<boolean> {
     const { status } = await (await cluster.leader()).call("/v3/kv/put", { key: "cHJvYmU=" });
@@ -133,7 +128,8 @@ export async function etcdTarget(random: Random): Promise<Target> {
           await repair();
         }),
       );
-      if (isFull) await empty();
+      const leader = await cluster.leader();
+      if (isFull) await emptyEtcd(leader, ...cluster.servers.filter((server) => server !== leader));
       isFull = false;
       await until(isWhole, { within: 40_000, what: "a cluster that takes writes after the repair" });
     },

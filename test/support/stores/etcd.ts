@@ -261,21 +261,20 @@ export async function enableEtcdAuth(server: EtcdServer, password: string, prefi
     await server.runCommand(args);
 }
 
-/** Fills a server that has a quota until it refuses what it would have to store. */
+/** Fills a store that has a quota until it refuses what it would have to keep, or does not answer. */
 export async function fillEtcd(server: EtcdServer): Promise<void> {
   const value = Buffer.alloc(FILLER_BYTES, "x").toString("base64");
   const key = Buffer.from(FILLER_KEY).toString("base64");
-  await until(async () => (await server.call("/v3/kv/put", { key, value })).status !== 200, {
-    within: START_MS,
-    what: "etcd to have no space",
-  });
+  const put = async (): Promise<number> => (await server.call("/v3/kv/put", { key, value })).status;
+  while ((await put().catch(() => 0)) === 200);
 }
 
-/** Undoes fillEtcd(). */
-export async function emptyEtcd(server: EtcdServer): Promise<void> {
+/** Undoes fillEtcd(), for all members of the store. */
+export async function emptyEtcd(server: EtcdServer, ...others: readonly EtcdServer[]): Promise<void> {
   await server.runCommand(["del", FILLER_KEY]);
   await compactEtcd(server);
-  await server.runCommand(["defrag"]);
+  // each has a file of its own
+  for (const member of [server, ...others]) await member.runCommand(["defrag"]);
   await server.runCommand(["alarm", "disarm"]);
 }
 
