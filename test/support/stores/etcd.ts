@@ -190,11 +190,11 @@ function createServer(
   }
 
   async function stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
-    const stoppedChild = child;
-    child = null;
-    if (stoppedChild === null || stoppedChild.exitCode !== null) return;
-    const exit = new Promise((resolve) => stoppedChild.once("exit", resolve));
-    stoppedChild.kill(signal);
+    const ending = child;
+    if (ending === null || ending.exitCode !== null || ending.signalCode !== null) return;
+    const exit = new Promise((resolve) => ending.once("exit", resolve));
+    // a call with another signal may still wait: a process that is stopped ends by SIGKILL alone
+    ending.kill(signal);
     await exit;
   }
 
