@@ -13,7 +13,9 @@ interface Status {
 
 /** @throws StoreRefusedError if the servers are too old */
 export async function requireVersion(gateway: Gateway): Promise<void> {
-  const { version } = await gateway.call<Status>("/v3/maintenance/status", {});
+  const { version } = await gateway.call<Partial<Status>>("/v3/maintenance/status", {});
+  if (typeof version !== "string")
+    throw new StoreRefusedError("etcd: the server does not say its version: is it etcd?");
   const [major = 0, minor = 0] = version.split(".").map(Number);
   if (major < 3 || (major === 3 && minor < 4))
     throw new StoreRefusedError(`etcd: version ${version} is too old, 3.4 or newer is required`);

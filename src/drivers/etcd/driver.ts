@@ -149,16 +149,20 @@ class EtcdDriver implements Driver {
     const present = known.filter((entry) => entry !== undefined && isLive(entry)) as Entry[];
     for (const entry of present) entry.dueAt = now + entry.ttlMs;
     const leases = new Set(present.map(({ lease }) => lease).filter((lease) => lease !== null));
+    // a stream that is silent is opened again, and costs no lease
+    const isConfirmed = present.length > 0 && this.#stream.confirm(Math.min(...present.map(({ ttlMs }) => ttlMs)) / 4);
     await Promise.all([
       ...[...leases].map((lease) => this.#leases.extend(lease)),
-      present.some(isWatched) && this.#stream.confirm(),
+      present.some(isWatched) && isConfirmed,
     ]);
     // with an active watch on its entry a held claim needs no request of its own
     const answers = await this.#queues.look(present.filter((entry) => isLive(entry) && !isWatched(entry)));
     return Promise.all(
       claims.map(async (claim, index): Promise<Answer | undefined> => {
         const entry = known[index] ?? this.#entries.getOrCreate(claim);
-        if (isLive(entry)) return answers.get(entry) ?? this.#queues.toHeldAnswer(entry);
+        // one that a call before this has just found is unknown until it is read
+        if (isLive(entry))
+          return answers.get(entry) ?? (entry.grant === "held" ? this.#queues.toHeldAnswer(entry) : undefined);
         if (entry.status === "unplaced") return this.#refuseCleanly(entry, () => this.#queues.adopt(entry));
         if (entry.isDeletePending) await this.#queues.delete([entry]);
         return entry.noneAnswer;
@@ -229,7 +233,11 @@ class EtcdDriver implements Driver {
     record(others, await this.#queues.delete(others));
     if (mayArrive.length > 0) {
       const lease = await this.#leases.grantDetached(Math.max(...mayArrive.map(({ ttlMs }) => ttlMs)));
-      record(mayArrive, await this.#queues.delete(mayArrive, lease));
+      // a call that arrives very late puts its entry on the claim's lease, which others extend: the tombstone lasts as long
+      const toLease = (entry: Entry): string => (entry.isShared ? lease : (entry.lease?.id ?? lease));
+      // and the lease no longer than its claims: new ones get another
+      for (const entry of mayArrive) if (entry.lease !== null) this.#leases.retire(entry.lease);
+      record(mayArrive, await this.#queues.delete(mayArrive, toLease));
     }
     return entries.map((entry) => existed.get(entry) === true);
   }
@@ -261,8 +269,12 @@ class EtcdDriver implements Driver {
   /** The servers have no such lease any more, so its entries are gone. */
   #onLeaseEnded({ entries }: Lease): void {
     for (const entry of [...entries]) {
-      this.#entries.end(entry, "expired");
-      this.#events?.recheck(entry.claim.id);
+      // a claim under way finds another lease
+      if (entry.status === "unplaced") entry.setLease(null);
+      else {
+        this.#entries.end(entry, "expired");
+        this.#events?.recheck(entry.claim.id);
+      }
     }
   }
 
@@ -272,6 +284,8 @@ class EtcdDriver implements Driver {
     if (this.#queues.toToken(entry.createRevision) < entry.claim.floor) return this.#events?.recheck(entry.claim.id);
     this.#queues.grantNow(entry);
     this.#events?.pushed(entry.claim.id, this.#queues.toHeldAnswer(entry));
+    // its own entry may have been deleted as well, and who waits behind it is not known
+    void this.#onUnknown(entry);
   }
 
   /** Reads the queue of a held claim, which extends no lease. */

@@ -49,11 +49,6 @@ export class Entry {
     return permits >= limit;
   }
 
-  /** Only what is directly before it matters: nobody asks who waits behind it. */
-  get needsBriefView(): boolean {
-    return this.isExclusive && !this.isRecallable;
-  }
-
   /** It asks to be recalled, and was not detached. */
   get isRecallable(): boolean {
     return this.claim.recall === true && !this.isShared;
@@ -147,7 +142,13 @@ export class Entries {
 
   /** Drops what is kept of the claim; its entry remains with its lease, until that is overdue. */
   forget({ id }: Claim): void {
-    this.#byId.get(id)?.setWatch(null);
-    this.#byId.delete(id);
+    const entry = this.#byId.get(id);
+    entry?.setWatch(null);
+    if (entry === undefined || entry.lease === null) this.#byId.delete(id);
+    else {
+      // if the claim is attached again, it must be this one that is no longer overdue
+      entry.status = "unplaced";
+      entry.isShared = true;
+    }
   }
 }

@@ -3,9 +3,9 @@
  *
  * Invariants
  * - A lease is believed from when the request was sent that the leader has answered: a grant, which goes through the log, or a
- *   keep-alive, if the term did not change around it. A leader that was replaced answers keep-alives for a while and does not know that
- *   its answer is void; so a read through the log follows, and both the member and its term must be those of the last
- *   answer through the log before it (as of etcd 3.5.13 the servers check this themselves).
+ *   keep-alive, if a read through the log after it finds the term that the keep-alive's header shows. A leader that was replaced answers
+ *   keep-alives for a while, also through followers and in all versions, and does not know that its answer is void. A member fills the
+ *   header before it extends the lease, and once it has seen a term it asks no leader of an earlier one.
  * - A keep-alive extends all entries of the lease. So those whose claims were not renewed for their ttl are deleted first; if that
  *   fails, it is not sent.
  */
@@ -19,7 +19,7 @@ import type { Gateway } from "./gateway.ts";
 import type { Header, Operation, TxnResponse } from "./messages.ts";
 import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./messages.ts";
 
-/** Leases of other ttls use the next longer one. */
+/** Leases of other ttls use the next longer one, unless an entry would stay there for more than twice its ttl. */
 const MAX_LEASES = 16;
 /** A lease with less than this share of a claim's ttl left is extended before the claim is made. */
 const FRESH_SHARE = 0.96;
@@ -39,18 +39,11 @@ interface LeasesOptions {
   readonly onOverdue: (entry: Entry) => void;
 }
 
-interface Term {
-  readonly memberId: string;
-  readonly term: string;
-}
-
 export class Leases {
   readonly #options: LeasesOptions;
   /** By their length in seconds. */
   readonly #bySeconds = new Map<number, Lease>();
   readonly #pendingGrants = new Map<number, Promise<Lease>>();
-  /** Of the last answer that went through the log. */
-  #lastTerm: Term | null = null;
 
   constructor(options: LeasesOptions) {
     this.#options = options;
@@ -79,19 +72,22 @@ export class Leases {
 
   /** @throws StoreRefusedError if the user may not read what the driver keeps */
   async verifyAccess(): Promise<void> {
-    await this.#confirmTerm(undefined);
+    await this.#readTerm(undefined);
   }
 
   /** Runs a transaction, which goes through the log. */
-  async txn(txn: object, timeoutMs?: number): Promise<TxnResponse> {
-    const response = await this.#options.gateway.call<TxnResponse>("/v3/kv/txn", txn, timeoutMs);
-    this.#onHeader(response.header);
-    return response;
+  txn(txn: object, timeoutMs?: number): Promise<TxnResponse> {
+    return this.#options.gateway.call<TxnResponse>("/v3/kv/txn", txn, timeoutMs);
+  }
+
+  /** New claims get another lease. */
+  retire(lease: Lease): void {
+    if (this.#bySeconds.get(lease.seconds) === lease) this.#bySeconds.delete(lease.seconds);
   }
 
   /** The servers have no such lease: its entries are gone. */
   onMissing(lease: Lease): void {
-    if (this.#bySeconds.get(lease.seconds) === lease) this.#bySeconds.delete(lease.seconds);
+    this.retire(lease);
     this.#options.onEnded(lease);
   }
 
@@ -123,9 +119,7 @@ export class Leases {
 
   async #grant(seconds: number): Promise<string> {
     const body = { TTL: String(seconds) };
-    const { header, ID } = await this.#options.gateway.call<{ header: Header; ID: string }>("/v3/lease/grant", body);
-    this.#onHeader(header);
-    return ID;
+    return (await this.#options.gateway.call<{ ID: string }>("/v3/lease/grant", body)).ID;
   }
 
   /** With as many as there may be: the shortest that is longer; the number of ttls that are in use falls again by itself. */
@@ -135,7 +129,9 @@ export class Leases {
     for (const [key, lease] of this.#bySeconds)
       if (lease.entries.size === 0 && lease.remainingMs(now) <= 0) this.#bySeconds.delete(key);
     if (this.#bySeconds.size < MAX_LEASES) return undefined;
-    const longer = [...this.#bySeconds.values()].filter((lease) => lease.seconds > seconds);
+    const longer = [...this.#bySeconds.values()].filter(
+      (lease) => lease.seconds > seconds && lease.seconds <= 2 * seconds,
+    );
     return longer.sort((left, right) => left.seconds - right.seconds)[0];
   }
 
@@ -151,16 +147,14 @@ export class Leases {
     const { gateway, clock } = this.#options;
     const timeoutMs = toCallTimeoutMs(lease);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const before = this.#lastTerm ?? (await this.#confirmTerm(timeoutMs));
       const sentAt = clock.now();
       const { result } = await gateway.call<{ result: { header: Header; TTL?: string } }>(
         "/v3/lease/keepalive",
         { ID: lease.id },
         timeoutMs,
       );
-      const after = await this.#confirmTerm(timeoutMs);
       // an election came between: which leader has answered is not certain
-      if (before.memberId !== result.header.member_id || before.term !== after.term) continue;
+      if (result.header.raft_term !== (await this.#readTerm(timeoutMs))) continue;
       if (Number(result.TTL ?? 0) === 0) return this.onMissing(lease);
       lease.provenAt = sentAt;
       return;
@@ -168,20 +162,15 @@ export class Leases {
     throw new Error("etcd: the leader changes too often to extend a lease");
   }
 
-  /** One read through the log. */
-  async #confirmTerm(timeoutMs: number | undefined): Promise<Term> {
+  /** The term of the leader that leads now: one read through the log. */
+  async #readTerm(timeoutMs: number | undefined): Promise<string> {
     const key = encodeText(this.#options.probeKey);
     const { header } = await this.#options.gateway.call<{ header: Header }>(
       "/v3/kv/range",
       { key, count_only: true },
       timeoutMs,
     );
-    return this.#onHeader(header);
-  }
-
-  #onHeader({ member_id: memberId, raft_term: term }: Header): Term {
-    this.#lastTerm = { memberId, term };
-    return this.#lastTerm;
+    return header.raft_term;
   }
 
   async #deleteOverdue(lease: Lease): Promise<void> {

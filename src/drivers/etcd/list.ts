@@ -2,7 +2,6 @@
 
 import { countAdmitted } from "../../lock-table/admission.ts";
 import type { Answer, ClaimView, ListOptions, ListQuery, Page } from "../../spi/driver.ts";
-import { toPage } from "../../util/chunk.ts";
 import type { Gateway } from "./gateway.ts";
 import type { RangeResponse } from "./messages.ts";
 import { encodeText, rangeOf } from "./messages.ts";
@@ -39,15 +38,15 @@ export async function listClaims(
     query.key !== undefined
       ? await readQueue(gateway, names.toQueueName(query.key), signal)
       : await readQueues(gateway, names, query.prefix, signal);
-  const start = after === undefined ? 0 : entries.findIndex(({ name }) => toTag(name) === after) + 1;
+  // other programs name all their entries of one lease alike, so a tag is not a place
+  const start = after === undefined ? 0 : entries.findIndex(({ name }) => name === after) + 1;
   const page = entries.slice(start, start + max + 1);
   signal?.throwIfAborted();
   const remaining = await readRemaining(gateway, page);
   const now = wall();
-  return toPage(
-    page.map((entry) => toView(entry, names, queues, remaining.get(entry.leaseId) ?? 0, now)),
-    max,
-  );
+  const views = page.map((entry) => toView(entry, names, queues, remaining.get(entry.leaseId) ?? 0, now));
+  const last = page[max - 1];
+  return page.length > max && last !== undefined ? { items: views.slice(0, max), next: last.name } : { items: views };
 }
 
 /** The queue of one key, front first. */

@@ -2,10 +2,8 @@
 
 /** Of each answer. */
 export interface Header {
-  /** The member that answered. */
-  readonly member_id: string;
   readonly revision: string;
-  /** The term of that member. */
+  /** The term of the member that answered. */
   readonly raft_term: string;
 }
 

@@ -26,8 +26,8 @@ import { decodeEntry, encodeRevoked, encodeValue, toQueue } from "./names.ts";
 import { toToken, toTokenCount } from "./tokens.ts";
 import type { EntryWatches, QueueView } from "./watches.ts";
 
-/** Of an exclusive claim: its own entry, its predecessor, and whether that is the first. */
-const ENTRIES_OF_INTEREST = 3;
+/** How many entries before an exclusive claim, its own included, are read, and behind it: those that wait are soon the nearest. */
+const NEIGHBOURS = 3;
 /** A waiting claim is asked about after this time at the latest, should its watch report nothing. */
 const MAX_RECHECK_MS = 5_000;
 /** How long a tombstone of an entry of another program stays. */
@@ -117,9 +117,13 @@ export class EntryQueues {
     const { lease } = entry;
     if (lease === null) return entry.noneAnswer;
     const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
+      // it may arrive twice, or after its claim was released
+      compare: [entry.name, this.#options.names.toTombstone(entry.name)].map((name) =>
+        isAbsent({ key: encodeText(name) }),
+      ),
       success: [this.#putNew(entry, leaseId), this.#toView(entry)],
     }));
-    if (response === null) return this.place(entry);
+    if (response?.succeeded !== true) return this.place(entry);
     const revision = BigInt(response.header.revision);
     this.#setPresent(entry, revision);
     return this.#settlePlaced(entry, await this.#toCompleteView(entry, response.responses?.[1], revision));
@@ -170,31 +174,34 @@ export class EntryQueues {
       });
       for (const [index, group] of part.entries()) {
         const view = await this.#toCompleteView(group[0] as Entry, responses?.[index], BigInt(header.revision));
-        for (const entry of group) answers.set(entry, await this.#statusIn(entry, view));
+        for (const entry of group) answers.set(entry, await this.#statusIn(entry, view).catch(toRefusedAnswer));
       }
     }
     return answers;
   }
 
   /**
-   * Deletes the entries, and says which existed. With `tombstoneLease` each leaves a tombstone for as long: a call that creates it may be under
+   * Deletes the entries, and says which existed. With `toTombstoneLease` each leaves a tombstone for as long: a call that creates it may be under
    * way, or another client may ask how it has ended.
    */
-  async delete(entries: readonly Entry[], tombstoneLease?: string): Promise<boolean[]> {
+  async delete(entries: readonly Entry[], toTombstoneLease?: (entry: Entry) => string): Promise<boolean[]> {
     const { leases, names, onEnd } = this.#options;
     const existed: boolean[] = [];
     for (const part of chunk(entries, MAX_TXN_OPERATIONS / 2)) {
       for (const entry of part) entry.isDeletePending = true;
       const deletions = part.map(({ name }) => deleteKey(name));
       const tombstones =
-        tombstoneLease === undefined
+        toTombstoneLease === undefined
           ? []
-          : part.map(({ name }) => putTombstone(names.toTombstone(name), "released", tombstoneLease));
+          : part.map((entry) => putTombstone(names.toTombstone(entry.name), "released", toTombstoneLease(entry)));
       const { responses = [] } = await leases
         .txn({ success: [...deletions, ...tombstones] })
         .catch((error: unknown) => {
-          // whatever exists of them ends before their lease is extended
-          for (const entry of part) entry.dueAt = 0;
+          for (const entry of part) {
+            // whatever exists of them ends before their lease is extended
+            entry.dueAt = 0;
+            if (isLeaseMissing(error) && entry.lease !== null) leases.onMissing(entry.lease);
+          }
           throw error;
         });
       for (const [index, entry] of part.entries()) {
@@ -262,8 +269,11 @@ export class EntryQueues {
   }
 
   async #obtainLease(entry: Entry): Promise<Lease> {
-    const lease = await this.#options.leases.obtain(entry.ttlMs);
-    entry.dueAt = this.#options.clock.now() + entry.ttlMs;
+    const { leases, clock } = this.#options;
+    // before the lease is extended, which ends what is overdue
+    entry.dueAt = clock.now() + entry.ttlMs;
+    const lease = await leases.obtain(entry.ttlMs);
+    entry.dueAt = clock.now() + entry.ttlMs;
     return lease;
   }
 
@@ -306,23 +316,33 @@ export class EntryQueues {
     this.#setPresent(entry, createRevision);
   }
 
-  /** Reads what an answer needs: for an exclusive claim the entries directly before it, else the queue up to its own. */
+  /** Reads what an answer needs: for an exclusive claim its neighbours, else the complete queue. */
   #toView(entry: Entry): Operation {
     const range = rangeOf(entry.queueName);
-    if (!entry.needsBriefView) return { request_range: range };
-    const upTo = entry.status === "present" ? { max_create_revision: String(entry.createRevision) } : {};
-    const newestFirst = { sort_order: "DESCEND", sort_target: "CREATE", limit: ENTRIES_OF_INTEREST };
-    return { request_range: { ...range, ...upTo, ...newestFirst } };
+    if (!entry.isExclusive) return { request_txn: { success: [{ request_range: range }] } };
+    const revision = String(entry.createRevision);
+    const isPresent = entry.status === "present";
+    const before = { ...(isPresent && { max_create_revision: revision }), sort_order: "DESCEND", limit: NEIGHBOURS };
+    const reads: Operation[] = [{ request_range: { ...range, sort_target: "CREATE", ...before } }];
+    if (isPresent && entry.isRecallable) {
+      const behind = { min_create_revision: String(entry.createRevision + 1n), limit: NEIGHBOURS };
+      reads.push({ request_range: { ...range, sort_target: "CREATE", sort_order: "ASCEND", ...behind } });
+    }
+    return { request_txn: { success: reads } };
   }
 
   /** If only entries of keys that begin with this one were read: reads on. */
   async #toCompleteView(entry: Entry, response: OperationResponse | undefined, revision: bigint): Promise<QueueView> {
-    const view = toPartialView(entry, response?.response_range, revision);
-    if (view !== null) return view;
-    const range = rangeOf(entry.queueName);
+    const [before, behind] = (response?.response_txn?.responses ?? []).map(({ response_range }) => response_range?.kvs);
+    const queue = toQueue(before, entry.queueName);
+    if (!entry.isExclusive) return { queue, isComplete: true, isWanted: hasWaiter(queue), revision };
+    const isComplete = (before?.length ?? 0) < NEIGHBOURS;
+    const isWanted = toQueue(behind, entry.queueName).some(({ value }) => value?.wait !== false);
+    if (isComplete || queue.length > 1) return { queue, isComplete, isWanted, revision };
+    const range = { ...rangeOf(entry.queueName), max_create_revision: String(entry.createRevision) };
     const complete = await this.#options.leases.txn({ success: [{ request_range: range }] });
-    const queue = toQueue(complete.responses?.[0]?.response_range?.kvs, entry.queueName);
-    return { queue, isComplete: true, revision: BigInt(complete.header.revision) };
+    const all = toQueue(complete.responses?.[0]?.response_range?.kvs, entry.queueName);
+    return { queue: all, isComplete: true, isWanted, revision: BigInt(complete.header.revision) };
   }
 
   /** @throws StoreRefusedError if its token would be below those seen before */
@@ -339,7 +359,7 @@ export class EntryQueues {
       this.#options.onEnd(entry, toEndReason(tombstone.responses?.[0]?.response_range));
       return entry.noneAnswer;
     }
-    if (entry.isRecallable) this.#setWanted(entry, hasWaiter(queue));
+    if (entry.isRecallable) this.#setWanted(entry, view.isWanted);
     if (own.value?.isRevoked === true) {
       entry.grant = "revoked";
       return entry.noneAnswer;
@@ -393,16 +413,15 @@ export class EntryQueues {
   }
 }
 
-/** Null: entries of keys that begin with this one hide what is before the claim's own. */
-function toPartialView(entry: Entry, range: RangeResponse | undefined, revision: bigint): QueueView | null {
-  const queue = toQueue(range?.kvs, entry.queueName);
-  const isComplete = !entry.needsBriefView || (range?.kvs?.length ?? 0) < ENTRIES_OF_INTEREST;
-  return isComplete || queue.length > 1 ? { queue, isComplete, revision } : null;
-}
-
 /** Does a claim wait behind the admitted ones? */
 function hasWaiter(queue: readonly QueuedEntry[]): boolean {
   return queue.slice(countAdmitted(queue)).some(({ value }) => value?.wait !== false);
+}
+
+/** A refused claim has no entry any more. It does not fail the calls of those beside it. */
+function toRefusedAnswer(error: unknown): Answer {
+  if (!(error instanceof StoreRefusedError)) throw error;
+  return { state: "none" };
 }
 
 function toEndReason(tombstone: RangeResponse | undefined): EndReason | null {
@@ -415,17 +434,17 @@ function putTombstone(name: string, reason: EndReason, lease: string): Operation
   return { request_put: { key: encodeText(name), value: encodeText(reason), lease } };
 }
 
-/** Claims with a brief view need one each; the others of one key share one. */
+/** Exclusive claims need a view each; the others of one key share one. */
 function groupByView(entries: readonly Entry[]): (readonly Entry[])[] {
   const shared = new Map<string, Entry[]>();
   const groups: Entry[][] = [];
   for (const entry of entries) {
-    const group = entry.needsBriefView ? undefined : shared.get(entry.queueName);
+    const group = entry.isExclusive ? undefined : shared.get(entry.queueName);
     if (group !== undefined) group.push(entry);
     else {
       const created = [entry];
       groups.push(created);
-      if (!entry.needsBriefView) shared.set(entry.queueName, created);
+      if (!entry.isExclusive) shared.set(entry.queueName, created);
     }
   }
   return groups;

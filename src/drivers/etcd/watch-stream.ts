@@ -10,6 +10,7 @@
 
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
+import { runAfterReading } from "../../util/run-after-reading.ts";
 import { toCallError } from "./errors.ts";
 import type { GatewayStream, StreamEvents } from "./gateway.ts";
 import type { KeyValue } from "./messages.ts";
@@ -110,13 +111,14 @@ export class WatchStream {
   }
 
   /** Asks the member for an answer over the stream. Without one in time the stream is opened again. */
-  async confirm(): Promise<boolean> {
+  async confirm(withinMs: number): Promise<boolean> {
     const stream = this.#stream;
-    if (stream === null) return false;
+    if (stream === null || this.#byId.size === 0) return false;
     const { clock, timeoutMs } = this.#options;
     const isConfirmed = await new Promise<boolean>((resolve) => {
-      const timer = clock.timer(() => resolve(false));
-      timer.set(clock.now() + timeoutMs);
+      // a busy process reads the answer late
+      const timer = clock.timer(() => runAfterReading(() => resolve(false)));
+      timer.set(clock.now() + Math.min(timeoutMs, withinMs));
       this.#confirmations.push(() => {
         timer.stop();
         resolve(true);
@@ -189,15 +191,16 @@ export class WatchStream {
 
   #onMessage({ result }: WatchResult): void {
     this.#settleConfirmations();
-    // one was refused, without a valid token for instance: the answer does not say which one
-    if (result?.canceled === true && result.cancel_reason !== undefined)
+    const shared = this.#byId.get(result?.watch_id ?? "");
+    // one was refused, without a valid token for instance, and the answer does not say which; or the server has ended one, which had fallen
+    // behind what it still knows
+    if (result?.canceled === true && (result.cancel_reason !== undefined || shared !== undefined))
       return this.#stream?.close(toCallError(200, JSON.stringify({ message: result.cancel_reason, code: 2 })));
     this.#failures = 0;
     if (this.#isBroken) {
       this.#isBroken = false;
       this.#options.onReopened();
     }
-    const shared = this.#byId.get(result?.watch_id ?? "");
     if (shared === undefined) return;
     if (result?.created === true) {
       shared.since = BigInt(result.header?.revision ?? 0);

@@ -20,6 +20,8 @@ export interface QueueView {
   readonly queue: readonly QueuedEntry[];
   /** No entry is before the first one. */
   readonly isComplete: boolean;
+  /** A claim waits behind it, or behind those that share the key. */
+  readonly isWanted: boolean;
   readonly revision: bigint;
 }
 
@@ -55,7 +57,7 @@ export class EntryWatches {
         onChanged(entry),
       );
     const { name } = queue[blocker] as QueuedEntry;
-    const isOnlyOne = isComplete && entry.needsBriefView && ownIndex === 1;
+    const isOnlyOne = isComplete && entry.isExclusive && ownIndex === 1;
     const onGone = isOnlyOne ? onFirst : onChanged;
     this.#watch(entry, name, { key: encodeText(name), without: "NOPUT" }, () => onGone(entry));
   }

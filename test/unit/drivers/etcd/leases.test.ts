@@ -12,10 +12,10 @@ type Call = { readonly path: string; readonly body: Readonly<Record<string, unkn
 /** What the servers answer, and what they were asked. */
 class Servers {
   now = 1_000;
-  /** Taken by each answer through the log; the last one remains. */
-  terms = ["2"];
-  /** Of the member that answers keep-alives. */
-  keepAliveMember = "m";
+  /** Of the leader, as a read through the log finds it. */
+  term = "2";
+  /** In the headers of keep-alives: each takes the next one; the last one remains. */
+  keepAliveTerms = ["2"];
   ttl: string | undefined = "10";
   failing = "";
   readonly calls: Call[] = [];
@@ -43,10 +43,10 @@ class Servers {
     if (this.failing !== "" && path.endsWith(this.failing)) throw new Error("no answer");
     if (path.endsWith("keepalive")) {
       this.now += 5;
-      return { result: { header: { member_id: this.keepAliveMember, raft_term: "1" }, ID: "1", TTL: this.ttl } };
+      const term = this.keepAliveTerms.length > 1 ? this.keepAliveTerms.shift() : this.keepAliveTerms[0];
+      return { result: { header: { raft_term: term }, ID: "1", TTL: this.ttl } };
     }
-    const term = this.terms.length > 1 ? this.terms.shift() : this.terms[0];
-    return { header: { member_id: "m", revision: "7", raft_term: term }, ID: String(++this.#lastLease), TTL: this.ttl };
+    return { header: { revision: "7", raft_term: this.term }, ID: String(++this.#lastLease), TTL: this.ttl };
   }
 }
 
@@ -96,25 +96,35 @@ test("a keep-alive of a moment ago is not repeated", async () => {
   expect(servers.count("keepalive")).toBe(1);
 });
 
-test("a keep-alive around which the term has changed is not believed: it is sent again", async () => {
+test("a keep-alive of an earlier term is not believed: it is sent again", async () => {
   const servers = new Servers();
   const lease = await servers.leases.obtain(10_000);
   servers.now += 4_000;
   const firstSentAt = servers.now;
-  servers.terms = ["3"];
+  servers.keepAliveTerms = ["1", "2"];
   await servers.leases.extend(lease);
   expect(servers.count("keepalive")).toBe(2);
   expect(lease.provenAt).toBe(firstSentAt + 5);
 });
 
-test("nor is one that another member has answered than the one that has confirmed the term", async () => {
+test("if the terms do not agree, nothing is believed", async () => {
   const servers = new Servers();
   const lease = await servers.leases.obtain(10_000);
   const { provenAt } = lease;
   servers.now += 4_000;
-  servers.keepAliveMember = "other";
+  servers.keepAliveTerms = ["1"];
   await expect(servers.leases.extend(lease)).rejects.toThrow("changes too often");
   expect(lease.provenAt).toBe(provenAt);
+});
+
+test("a retired lease lives on for its entries, and new claims get another", async () => {
+  const servers = new Servers();
+  const lease = await servers.leases.obtain(10_000);
+  servers.leases.retire(lease);
+  expect(await servers.leases.obtain(10_000)).not.toBe(lease);
+  servers.now += 4_000;
+  await servers.leases.extend(lease);
+  expect(lease.remainingMs(servers.now)).toBeGreaterThan(9_000);
 });
 
 test("entries whose claims were not renewed are deleted before it, and if that fails it is not sent", async () => {
