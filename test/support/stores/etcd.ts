@@ -44,7 +44,7 @@ export type EtcdOptions = {
   readonly program?: string;
 };
 
-export type EtcdCommandOptions = {
+type EtcdCommandOptions = {
   /** "name:password" */
   readonly user?: string;
 };
@@ -71,7 +71,7 @@ export type EtcdServer = {
 
 /** As the gateway writes it: 64-bit numbers are text, and what is zero, empty or false is left out. */
 // biome-ignore lint/suspicious/noExplicitAny: each call has a shape of its own, which its test states
-export type EtcdBody = any;
+type EtcdBody = any;
 
 /** One server of its own. */
 export async function startEtcd(options: EtcdOptions = {}): Promise<EtcdServer> {
