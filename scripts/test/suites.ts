@@ -54,6 +54,8 @@ type ProgramSuite = {
 export const TEST_TIMEOUT_MS: number = process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000;
 
 const MEMORY = "test/conformance/memory.";
+/** document-driver.test.ts is that of the page "Write a driver", which has a driver of its own. */
+const DOCUMENT_TESTS = ["test/conformance/document-store.", "test/conformance/document-recipe."];
 const STORES = ["redis", "zookeeper", "postgres", "mariadb"] as const;
 const SQL_STORES = ["postgres", "mysql", "sqlite"] as const;
 
@@ -69,6 +71,7 @@ export const SUITES: readonly Suite[] = [
       "test/conformance/quorum",
       "test/conformance/zookeeper",
       "test/conformance/etcd",
+      ...DOCUMENT_TESTS,
       ...SQL_STORES.map((store) => `test/conformance/${store}`),
     ],
   },
@@ -112,6 +115,11 @@ export const SUITES: readonly Suite[] = [
     store: "etcd",
     tests: ["test/integration/etcd/", "test/conformance/etcd"],
     requires: ["etcd", "etcd-client"],
+  },
+  {
+    name: "document",
+    store: "document",
+    tests: ["test/simulation/document/", ...DOCUMENT_TESTS],
   },
   sqlSuite("postgres", ["postgres", "pgbouncer", "query-builders", "prisma"]),
   sqlSuite("mysql", ["mariadb", "query-builders", "prisma"]),

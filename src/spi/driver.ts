@@ -148,9 +148,15 @@ export interface Traits {
   /**
    * claim: every claim may have its own ttlMs. sessionMs: claims can belong to a session with this timeout. A store has at
    * least one of the two. endsWithConnection: a session claim ends with its connection, not by silence (a Unix socket), so
-   * after a passed deadline the core asks the store instead of reporting a loss.
+   * after a passed deadline the core asks the store instead of reporting a loss. observed: the store has no clock, so a lease ends
+   * when a client has seen it unchanged for its ttl, and one that has just come waits a whole ttl behind a holder that is dead.
    */
-  readonly lease: { readonly claim: boolean; readonly sessionMs?: number; readonly endsWithConnection?: boolean };
+  readonly lease: {
+    readonly claim: boolean;
+    readonly sessionMs?: number;
+    readonly endsWithConnection?: boolean;
+    readonly observed?: true;
+  };
   /** Can one claim hold several keys? If not, the core makes one claim per key, one after another in key order. */
   readonly manyKeys: boolean;
   /**

@@ -8,10 +8,14 @@ const PAGE = readFileSync("docs/write-a-driver.md", "utf8");
 const CODE_BLOCKS = listBlocks("from");
 const PARTS = listBlocks("part of");
 
-test("the page shows the driver and its test", () => {
+test("the page shows a store, a driver, and its test", () => {
   assert.deepEqual(
     CODE_BLOCKS.map(([path]) => path),
-    ["examples/driver/document-driver.ts", "test/conformance/document-driver.test.ts"],
+    [
+      "examples/driver/mongodb-store.ts",
+      "examples/driver/document-driver.ts",
+      "test/conformance/document-driver.test.ts",
+    ],
   );
 });
 

@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { CRON_MUTANTS } from "./cron-mutants.ts";
 import { DASHBOARD_MUTANTS } from "./dashboard-mutants.ts";
 import { DATA_LOSS_MUTANTS } from "./data-loss-mutants.ts";
+import { DOCUMENT_MUTANTS } from "./document-mutants.ts";
 import { ETCD_MUTANTS } from "./etcd-mutants.ts";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
 import { GATEWAY_MUTANTS } from "./gateway-mutants.ts";
@@ -45,6 +46,7 @@ export function applyMutant({ name, file, find, replace }: Mutant): string {
 export const MUTANTS: readonly Mutant[] = [
   ...CRON_MUTANTS,
   ...DATA_LOSS_MUTANTS,
+  ...DOCUMENT_MUTANTS,
   ...FENCE_MUTANTS,
   ...GATEWAY_MUTANTS,
   ...DASHBOARD_MUTANTS,

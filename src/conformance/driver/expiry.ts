@@ -24,6 +24,25 @@ export function testExpiry(test: DefineTest, { traits }: ConformanceSettings): v
     await clientB.release(waiter);
   });
 
+  if (traits.lease.observed) {
+    test("a client that has just come waits a whole lease behind a holder that is dead", async (context) => {
+      const client = await context.openClient();
+      const [dead, waiter] = [context.createClaim("key", { ttlMs: context.shortLeaseMs }), context.createClaim("key")];
+      await client.claimHeld(dead);
+      await client.driver.close();
+      await context.sleep(0.6 * context.shortLeaseMs);
+      const newcomer = await context.openClient();
+      const cameAt = performance.now();
+      await newcomer.claimWaiting(waiter);
+      await newcomer.waitForGrant(waiter);
+      assert.ok(
+        performance.now() - cameAt >= isTooEarly(context.shortLeaseMs),
+        "it has seen the lease for its full length",
+      );
+      await newcomer.release(waiter);
+    });
+  }
+
   test("a waiter that rechecks after recheckMs is granted soon after the holder's lease ends", async (context) => {
     const client = await context.openClient();
     const [holder, waiter] = [context.createClaim("key", { ttlMs: context.shortLeaseMs }), context.createClaim("key")];

@@ -46,6 +46,8 @@ export type { ServerAddress } from "../cluster-url.ts";
 export type { EtcdOptions } from "./options.ts";
 
 const DEFAULT_TIMEOUT_MS = 2_000;
+/** More claims wait for their turn: their deadlines do not run yet, and renewals find a connection. */
+const MAX_CLAIMS = 48;
 
 const TRAITS: Traits = {
   lease: { claim: true },
@@ -79,6 +81,8 @@ class EtcdDriver implements Driver {
   readonly #queues: EntryQueues;
   /** By the queue's name: releases under way. A claim of this client for the same key comes after them. */
   readonly #releasing = new Map<string, Promise<unknown>>();
+  #claimsUnderWay = 0;
+  readonly #claimsToSend: (() => void)[] = [];
   #events: DriverEvents | null = null;
 
   constructor(options: EtcdOptions) {
@@ -136,11 +140,11 @@ class EtcdDriver implements Driver {
     return TRAITS;
   }
 
-  async claim(claim: Claim): Promise<Answer> {
+  claim(claim: Claim): Promise<Answer> {
     const entry = this.#entries.getOrCreate(claim);
-    await this.#releasing.get(entry.queueName);
-    if (entry.status === "ended") return entry.noneAnswer;
-    return this.#refuseCleanly(entry, () => this.#queues.place(entry));
+    // asked again before it was sent
+    entry.pendingTurn ??= this.#claimInTurn(entry);
+    return entry.pendingTurn;
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
@@ -214,6 +218,21 @@ class EtcdDriver implements Driver {
     this.#stream.close();
     await keepProcessAlive(this.#clock, () => this.#leases.close());
     this.#gateway.close();
+  }
+
+  async #claimInTurn(entry: Entry): Promise<Answer> {
+    await this.#releasing.get(entry.queueName);
+    if (this.#claimsUnderWay === MAX_CLAIMS) await new Promise<void>((resolve) => this.#claimsToSend.push(resolve));
+    else this.#claimsUnderWay++;
+    entry.pendingTurn = null;
+    try {
+      if (entry.status === "ended") return entry.noneAnswer;
+      return await this.#refuseCleanly(entry, () => this.#queues.place(entry));
+    } finally {
+      const next = this.#claimsToSend.shift();
+      if (next === undefined) this.#claimsUnderWay--;
+      else next();
+    }
   }
 
   async #connect(): Promise<void> {

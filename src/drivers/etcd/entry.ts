@@ -36,6 +36,8 @@ export class Entry {
   isShared = false;
   /** It is released, and its deletion was not answered. */
   isDeletePending = false;
+  /** A claim call that was not sent yet. */
+  pendingTurn: Promise<Answer> | null = null;
 
   constructor(claim: Claim, queueName: string, name: string) {
     this.claim = claim;

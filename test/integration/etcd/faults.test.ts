@@ -312,11 +312,134 @@ test("50 calls under way when the token ends, and a stream that is open", async 
   await new Promise((r) => setTimeout(r, 4_000));
   const calls = proxy.calls.filter((path) => path.endsWith("authenticate")).length;
   const all = await Promise.all(Array.from({ length: 50 }, (_, i) => locks.acquire(`k${i}`)));
-  console.log("authenticate calls", proxy.calls.filter((path) => path.endsWith("authenticate")).length - calls);
   await new Promise((r) => setTimeout(r, 4_000));
   await held.release();
   const startedAt = performance.now();
   await (await waiting).release();
-  console.log("handoff", performance.now() - startedAt);
   await Promise.all(all.map((lock) => lock.release()));
 }, 60_000);
+
+test("claims under way when their lease was revoked are granted on another one", async () => {
+  newPrefix();
+  const driver = await openDriver();
+  await driver.claim(makeClaim("first", { ttlMs: 60_000 }));
+  const leases = (await readEtcdState(server)).entries
+    .filter(({ key }) => key.startsWith(prefix))
+    .map(({ lease }) => lease);
+  await server.call("/v3/lease/revoke", { ID: leases[0] });
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, (_, i) => driver.claim(makeClaim(`k${i}`, { wait: false }))),
+  );
+  expect(answers.map(({ state }) => state)).toEqual(answers.map(() => "held"));
+});
+
+test("a claim that was given up and is attached again keeps its entry", async () => {
+  newPrefix();
+  const driver = await openDriver();
+  const claim = makeClaim("k", { ttlMs: 2_000 });
+  const other = makeClaim("other", { ttlMs: 2_000 });
+  await driver.claim(other);
+  expect((await driver.claim(claim)).state).toBe("held");
+  driver.forget?.(claim);
+  for (let round = 0; round < 8; round++) {
+    expect((await driver.renew([claim, other])).map((answer) => answer?.state)).toEqual(["held", "held"]);
+    await new Promise((r) => setTimeout(r, 400));
+  }
+  expect((await readEtcdQueue(server, `${prefix}k`)).length).toBe(1);
+});
+
+test("a waiter notices that its stream is silent, and hears of the next release at once", async () => {
+  newPrefix();
+  const proxy = await openProxy();
+  const locks = openLocks({ servers: [proxy.address] }, "30s");
+  const others = openLocks({}, "30s");
+  const held = await others.acquire("k");
+  const waiting = locks.acquire("k");
+  await until(async () => (await readEtcdQueue(server, `${prefix}k`)).length === 2, {
+    within: TIMEOUT_MS,
+    what: "the waiter",
+  });
+  await new Promise((r) => setTimeout(r, 500));
+  proxy.muteStreams();
+  await new Promise((r) => setTimeout(r, 8_000));
+  await held.release();
+  const startedAt = performance.now();
+  const lock = await waiting;
+  expect(performance.now() - startedAt).toBeLessThan(1_000);
+  await lock.release();
+}, 30_000);
+
+test("two clients that renew one claim in turn keep it", async () => {
+  newPrefix();
+  const [one, two, third] = [await openDriver(), await openDriver(), await openDriver()];
+  const claim = makeClaim("k", { ttlMs: 2_000 });
+  expect((await one.claim(claim)).state).toBe("held");
+  for (let round = 0; round < 15; round++) {
+    expect((await two.renew([claim]))[0]?.state).toBe("held");
+    expect((await one.renew([claim]))[0]?.state).toBe("held");
+    await new Promise((r) => setTimeout(r, 200));
+  }
+  const both = await Promise.all(Array.from({ length: 40 }, (_, i) => (i % 2 ? one : two).renew([claim])));
+  expect(new Set(both.map((answers) => answers[0]?.state))).toEqual(new Set(["held"]));
+  expect((await third.claim(makeClaim("k", { wait: false }))).state).toBe("none");
+  expect(await two.release([{ claim, hasUnansweredClaim: false }])).toEqual([true]);
+  expect((await one.renew([claim]))[0]).toMatchObject({ state: "none" });
+}, 30_000);
+
+test("close() with locks held and calls under way ends at once, and no error is left", async () => {
+  newPrefix();
+  const proxy = await openProxy();
+  const driver = etcd({ servers: [proxy.address], prefix });
+  await driver.open(NO_EVENTS);
+  const claims = Array.from({ length: 20 }, (_, i) => makeClaim(`k${i % 7}`, { ttlMs: 3_000 }));
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  const under = [
+    ...claims.map((claim) => driver.renew([claim])),
+    driver.list({ prefix: "" }, { max: 5 }),
+    driver.claim(makeClaim("z")),
+    driver.release([{ claim: claims[0] as never, hasUnansweredClaim: true }]),
+  ];
+  const startedAt = performance.now();
+  await driver.close();
+  const results = await Promise.allSettled(under);
+  expect(performance.now() - startedAt).toBeLessThan(3_000);
+  await expect(driver.claim(makeClaim("y"))).rejects.toThrow(/closed/);
+});
+
+test("a lease that is revoked from outside: the holder is told within a second, a waiter waits again", async () => {
+  newPrefix();
+  const locks = openLocks({}, "30s");
+  const others = openLocks({}, "31s");
+  const lock = await locks.acquire("k");
+  const waiting = others.acquire("k");
+  await until(async () => (await readEtcdQueue(server, `${prefix}k`)).length === 2, {
+    within: TIMEOUT_MS,
+    what: "the waiter",
+  });
+  await new Promise((r) => setTimeout(r, 500));
+  const [first, second] = await readEtcdQueue(server, `${prefix}k`);
+  await server.call("/v3/lease/revoke", { ID: second?.lease });
+  await server.call("/v3/lease/revoke", { ID: first?.lease });
+  const startedAt = performance.now();
+  await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the loss" });
+  expect(performance.now() - startedAt).toBeLessThan(1_000);
+  const next = await waiting;
+  const queue = await readEtcdQueue(server, `${prefix}k`);
+  expect(queue.length).toBe(1);
+  expect(next.signal.aborted).toBe(false);
+  await new Promise((r) => setTimeout(r, 600));
+  expect(next.signal.aborted).toBe(false);
+  await next.release();
+}, 30_000);
+
+test("claims that wait for a connection have their whole time, and renewals do not wait behind them", async () => {
+  newPrefix();
+  const proxy = await openProxy();
+  const driver = await openDriver({ servers: [proxy.address], commandTimeoutMs: 500 });
+  const held = makeClaim("held", { ttlMs: 4_000 });
+  await driver.claim(held);
+  proxy.rule = (path) => (path === "/v3/kv/txn" ? new Promise((resolve) => void setTimeout(resolve, 150)) : "pass");
+  const claims = Promise.all(Array.from({ length: 400 }, (_, index) => driver.claim(makeClaim(`k${index}`))));
+  expect((await driver.renew([held]))[0]?.state).toBe("held");
+  expect(new Set((await claims).map(({ state }) => state))).toEqual(new Set(["held"]));
+}, 30_000);
