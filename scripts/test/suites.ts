@@ -138,7 +138,7 @@ export const SUITES: readonly Suite[] = [
     requires: ["bindfs"],
   },
   { name: "leader", tests: ["test/leader/"], requires: [...STORES] },
-  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis"] },
+  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis", "etcd"] },
 ];
 
 function sqlSuite(store: (typeof SQL_STORES)[number], requires: readonly Requirement[]): Suite {

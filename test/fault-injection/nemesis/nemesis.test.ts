@@ -1,6 +1,6 @@
 /**
- * Two faults at once: every pair of the eight faults strikes runs of `holdfast run`, on the Holdfast server and on Redis with
- * Sentinels. The kernel's locks and a register that refuses lower tokens are the judges (workload.ts). HOLDFAST_SEED repeats a plan.
+ * Two faults at once: every pair of the eight faults strikes runs of `holdfast run`, on the Holdfast server, on Redis with
+ * Sentinels and on etcd. The kernel's locks and a register that refuses lower tokens are the judges (workload.ts). HOLDFAST_SEED repeats a plan.
  */
 
 import { setTimeout as delay } from "node:timers/promises";
@@ -11,6 +11,7 @@ import { mountNamespaceUnavailableReason } from "../../support/processes/mount-n
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../../support/processes/process-harness.ts";
 import { until } from "../../support/until.ts";
+import { etcdTarget, FAULTS_ON_ETCD } from "./etcd-target.ts";
 import type { FaultName, Pair, Target } from "./faults.ts";
 import { FAULTS, faultPairs, shuffleSchedule } from "./faults.ts";
 import { redisSentinelTarget } from "./redis-sentinel-target.ts";
@@ -56,6 +57,12 @@ const CASES: readonly NemesisCase[] = [
     // an overlap with the Lua scripts as they were when a claim could be granted in several places
     knownSeeds: [11],
     open: redisSentinelTarget,
+  },
+  {
+    what: "etcd with three members",
+    pairs: faultPairs(FAULTS_ON_ETCD).filter((pair) => IS_LONG_RUN || pairIncludes(pair, ["fail over"])),
+    knownSeeds: [],
+    open: (_, random) => etcdTarget(random),
   },
 ];
 

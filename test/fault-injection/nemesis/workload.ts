@@ -14,7 +14,6 @@ import type { ProcessHarness, RunningProcess } from "../../support/processes/pro
 const EXCLUSION_SCRIPT = `
 mode=$1 manner=$2 seconds=$3; shift 3
 [ "$manner" = stubborn ] && trap '' TERM
-token=$HOLDFAST_TOKEN
 say() { echo "$1 $mode $token $$ $2" >>judge.log; }
 lock() { # descriptor, key
   if [ "$mode" = shared ]; then flock -n -s "$1"; else flock -n "$1"; fi || { say overlap "$2"; exit 0; }
@@ -25,16 +24,28 @@ register() { # key
   [ "$token" -gt "$last" ] || say "stale:$last" "$1"
   echo "$token" >"$1.register.$$" && mv "$1.register.$$" "$1.register"
 }
+# each key has a token of its own where the store takes several keys one by one
+for_each_key() { # what to do, keys
+  task=$1; shift
+  line=1
+  for key do
+    token=$(printf '%s\\n' "$HOLDFAST_TOKENS" | sed -n "$line"p)
+    "$task" "$key"
+    line=$((line + 1))
+  done
+}
+enter() { register "$1"; say enter "$1"; } # key
+leave() { # key
+  [ "$mode" = shared ] || [ "$(cat "$1.register")" = "$token" ] || say overtaken "$1"
+  say leave "$1"
+}
 exec 7>"$1.flock"; lock 7 "$1"
 [ $# -lt 2 ] || { exec 8>"$2.flock"; lock 8 "$2"; }
-for key do register "$key"; say enter "$key"; done
+for_each_key enter "$@"
 : >"working.$PPID"
 sleep "$seconds" 7>&- 8>&-
 rm -f "working.$PPID"
-for key do
-  [ "$mode" = shared ] || [ "$(cat "$key.register")" = "$token" ] || say overtaken "$key"
-  say leave "$key"
-done
+for_each_key leave "$@"
 `;
 
 const KEYS = ["a", "b"];

@@ -11,7 +11,7 @@ export type EtcdEntry = {
   readonly modRevision: bigint;
 };
 
-export type EtcdLease = {
+type EtcdLease = {
   /** In decimal digits, as the gateway writes it. */
   readonly id: string;
   /** Seconds that it was granted, and that it has left. */

@@ -44,7 +44,7 @@ export type EtcdOptions = {
   readonly program?: string;
 };
 
-export type EtcdCommandOptions = {
+type EtcdCommandOptions = {
   /** "name:password" */
   readonly user?: string;
 };
@@ -58,6 +58,8 @@ export type EtcdServer = {
   call(path: string, body?: object, token?: string): Promise<{ readonly status: number; readonly body: EtcdBody }>;
   /** What a command of etcdctl prints. @throws Error with what it prints if it fails */
   runCommand(args: readonly string[], options?: EtcdCommandOptions): Promise<string>;
+  /** What it says of itself, also to those who are no users of it. Empty where it does not answer. */
+  readMetrics(): Promise<string>;
   /** SIGSTOP and SIGCONT, for one. After SIGSTOP it does nothing more. */
   signal(name: NodeJS.Signals): void;
   /** Ends it with this signal and waits for its end. Its data stay. */
@@ -69,7 +71,7 @@ export type EtcdServer = {
 
 /** As the gateway writes it: 64-bit numbers are text, and what is zero, empty or false is left out. */
 // biome-ignore lint/suspicious/noExplicitAny: each call has a shape of its own, which its test states
-export type EtcdBody = any;
+type EtcdBody = any;
 
 /** One server of its own. */
 export async function startEtcd(options: EtcdOptions = {}): Promise<EtcdServer> {
@@ -118,7 +120,7 @@ export async function startEtcdCluster(options: EtcdOptions = {}): Promise<EtcdC
     async moveLeader(to) {
       const leader = await findLeader(servers);
       if (leader === to) return;
-      const id = /etcd_server_id\{server_id="([0-9a-f]+)"\}/.exec(await (to as InternalServer).readMetrics())?.[1];
+      const id = /etcd_server_id\{server_id="([0-9a-f]+)"\}/.exec(await to.readMetrics())?.[1];
       await leader.runCommand(["move-leader", id ?? ""]);
     },
     async [Symbol.asyncDispose]() {
@@ -131,8 +133,6 @@ type InternalServer = EtcdServer & {
   /** Starts the process and waits until its peers can talk to it. */
   spawn(): Promise<void>;
   waitForLeader(): Promise<void>;
-  /** What it says of itself, also to those who are no users of it. Empty where it does not answer. */
-  readMetrics(): Promise<string>;
 };
 
 function createServer(
@@ -190,11 +190,11 @@ function createServer(
   }
 
   async function stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
-    const stoppedChild = child;
-    child = null;
-    if (stoppedChild === null || stoppedChild.exitCode !== null) return;
-    const exit = new Promise((resolve) => stoppedChild.once("exit", resolve));
-    stoppedChild.kill(signal);
+    const ending = child;
+    if (ending === null || ending.exitCode !== null || ending.signalCode !== null) return;
+    const exit = new Promise((resolve) => ending.once("exit", resolve));
+    // a call with another signal may still wait: a process that is stopped ends by SIGKILL alone
+    ending.kill(signal);
     await exit;
   }
 
@@ -261,21 +261,20 @@ export async function enableEtcdAuth(server: EtcdServer, password: string, prefi
     await server.runCommand(args);
 }
 
-/** Fills a server that has a quota until it refuses what it would have to store. */
+/** Fills a store that has a quota until it refuses what it would have to keep, or does not answer. */
 export async function fillEtcd(server: EtcdServer): Promise<void> {
   const value = Buffer.alloc(FILLER_BYTES, "x").toString("base64");
   const key = Buffer.from(FILLER_KEY).toString("base64");
-  await until(async () => (await server.call("/v3/kv/put", { key, value })).status !== 200, {
-    within: START_MS,
-    what: "etcd to have no space",
-  });
+  const put = async (): Promise<number> => (await server.call("/v3/kv/put", { key, value })).status;
+  while ((await put().catch(() => 0)) === 200);
 }
 
-/** Undoes fillEtcd(). */
-export async function emptyEtcd(server: EtcdServer): Promise<void> {
+/** Undoes fillEtcd(), for all members of the store. */
+export async function emptyEtcd(server: EtcdServer, ...others: readonly EtcdServer[]): Promise<void> {
   await server.runCommand(["del", FILLER_KEY]);
   await compactEtcd(server);
-  await server.runCommand(["defrag"]);
+  // each has a file of its own
+  for (const member of [server, ...others]) await member.runCommand(["defrag"]);
   await server.runCommand(["alarm", "disarm"]);
 }
 

@@ -1,0 +1,356 @@
+// One server that fails in the ways that servers do, while locks are held and waited for.
+
+import type { AddressInfo, Socket } from "node:net";
+import { connect, createServer } from "node:net";
+import { afterEach, expect, test } from "vitest";
+import type { EtcdOptions as DriverOptions } from "../../../src/drivers/etcd/driver.ts";
+import { etcd } from "../../../src/drivers/etcd/driver.ts";
+import type { Locks, LocksOptions } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { EtcdAddress, EtcdOptions, EtcdServer } from "../../support/stores/etcd.ts";
+import { compactEtcd, emptyEtcd, enableEtcdAuth, fillEtcd, startEtcd } from "../../support/stores/etcd.ts";
+import {
+  findEtcdRemains,
+  findEtcdViolations,
+  readEtcdQueue,
+  readEtcdState,
+} from "../../support/stores/etcd-inspector.ts";
+import type { TcpProxy } from "../../support/tcp-proxy.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
+
+const TIMEOUT_MS = 20_000;
+/** In which a waiter that is told of a release has the lock, on a busy machine. A renewal comes later. */
+const WAKE_MS = 1_500;
+const PREFIX = "holdfast/";
+const PASSWORD = "a-password-of-a-test";
+
+const disposables: AsyncDisposable[] = [];
+
+afterEach(async () => {
+  // clients before their server
+  for (const disposable of disposables.splice(0).reverse()) await disposable[Symbol.asyncDispose]();
+});
+
+function disposeLater<T extends AsyncDisposable>(disposable: T): T {
+  disposables.push(disposable);
+  return disposable;
+}
+
+async function startServer(options: EtcdOptions = {}): Promise<EtcdServer> {
+  return disposeLater(await startEtcd(options));
+}
+
+async function startProxy(server: EtcdServer): Promise<TcpProxy> {
+  return disposeLater(await tcpProxy(server.address));
+}
+
+function openLocks(
+  { address }: { readonly address: unknown },
+  options: LocksOptions = {},
+  driverOptions: Partial<DriverOptions> = {},
+): Locks {
+  const servers = [address] as DriverOptions["servers"];
+  return disposeLater(createLocks(etcd({ servers, ...driverOptions }), { ttl: "9s", ...options }));
+}
+
+async function waitForQueue(server: EtcdServer, key: string, length: number, token?: string): Promise<void> {
+  await until(async () => (await readEtcdQueue(server, PREFIX + key, token)).length === length, {
+    within: TIMEOUT_MS,
+    what: `${length} entries of ${key}`,
+  });
+}
+
+test("without space held locks stay held and are released, claims fail and say why; with space all goes on", async () => {
+  const server = await startServer({ quotaBytes: 8_000_000 });
+  const locks = openLocks(server, { ttl: "3s" });
+  const held = await locks.acquire("held");
+  const heldAt = performance.now();
+  const holder = await locks.acquire("waited-for");
+  const other = openLocks(server);
+  const waiting = other.acquire("waited-for");
+  await waitForQueue(server, "waited-for", 2);
+  await fillEtcd(server);
+
+  const error = await locks.acquire("new", { wait: 1_000 }).then(
+    () => null,
+    (failure: { readonly code: string; readonly message: string; readonly cause?: { readonly message: string } }) =>
+      failure,
+  );
+  expect(error?.code, "not LOCK_TIMEOUT: nothing holds it").toBe("LOCK_STORE_FAILED");
+  expect(`${error?.message} ${error?.cause?.message}`).toContain("NOSPACE");
+  expect(await holder.release()).toBe(true);
+  await (await waiting).release();
+  // renewed although nothing can be written
+  await until(() => performance.now() - heldAt > 4_000, { within: TIMEOUT_MS, what: "more than the ttl" });
+  held.throwIfLost();
+  await emptyEtcd(server);
+  await (await locks.acquire("new", { wait: TIMEOUT_MS })).release();
+  expect(await held.release()).toBe(true);
+});
+
+test("a waiter whose stream breaks, and whose history is compacted meanwhile, gets the lock all the same", async () => {
+  const server = await startServer();
+  const proxy = await startProxy(server);
+  const holder = await openLocks(server).acquire("compacted");
+  const waiting = openLocks(proxy).acquire("compacted");
+  await waitForQueue(server, "compacted", 2);
+  proxy.refuseConnections(true);
+  proxy.reset();
+  // what it would begin its watch with is forgotten, and so is the release
+  for (let written = 0; written < 10; written++) await server.runCommand(["put", "other", String(written)]);
+  await holder.release();
+  await server.runCommand(["put", "other", "last"]);
+  await compactEtcd(server);
+  proxy.refuseConnections(false);
+  await (await waiting).release();
+});
+
+test("compaction under a connected waiter changes nothing: it is told of the release at once", async () => {
+  const server = await startServer();
+  const holder = await openLocks(server).acquire("compacted");
+  const waiting = openLocks(server).acquire("compacted");
+  await waitForQueue(server, "compacted", 2);
+  for (let written = 0; written < 10; written++) await server.runCommand(["put", "other", String(written)]);
+  await compactEtcd(server);
+  await holder.release();
+  const releasedAt = performance.now();
+  const lock = await waiting;
+  expect(performance.now() - releasedAt).toBeLessThan(WAKE_MS);
+  await lock.release();
+});
+
+test("a lease that is revoked from outside: its holders lose their locks within a second, its waiters come again", async () => {
+  const server = await startServer();
+  const locks = openLocks(server, { ttl: "30s" });
+  const [first, second] = [await locks.acquire("first"), await locks.acquire("second")];
+  const foreign = await openLocks(server, { ttl: "20s" }).acquire("foreign");
+  const waiting = locks.acquire("foreign");
+  await waitForQueue(server, "foreign", 2);
+  const { entries } = await readEtcdState(server);
+  const lease = entries.find(({ key }) => key.startsWith(`${PREFIX}first/`))?.lease ?? "";
+  // watched from a moment after the grant on
+  await until(async () => (await server.call("/v3/lease/revoke", { ID: lease })).status === 200, {
+    within: TIMEOUT_MS,
+    what: "the revocation",
+  });
+  const revokedAt = performance.now();
+  await until(() => first.signal.aborted && second.signal.aborted, { within: WAKE_MS, what: "the loss of both locks" });
+  expect(performance.now() - revokedAt).toBeLessThan(WAKE_MS);
+  await foreign.release();
+  const lock = await waiting;
+  lock.throwIfLost();
+  await lock.release();
+});
+
+test("a server killed and started again: held locks stay held, and a waiter gets its turn", async () => {
+  const server = await startServer();
+  const held = await openLocks(server).acquire("held");
+  const holder = await openLocks(server).acquire("waited-for");
+  const waiting = openLocks(server).acquire("waited-for");
+  await waitForQueue(server, "waited-for", 2);
+  await server.stop("SIGKILL");
+  await server.start();
+  await holder.release();
+  const lock = await waiting;
+  held.throwIfLost();
+  lock.throwIfLost();
+  expect(await lock.release()).toBe(true);
+  expect(await held.release()).toBe(true);
+});
+
+test("black hole: a holder loses its lock by its own clock, and before another client gets it", async () => {
+  const server = await startServer();
+  const proxy = await startProxy(server);
+  const lock = await openLocks(proxy, { ttl: "3s" }).acquire("cut-off");
+  let lostAt = 0;
+  lock.signal.addEventListener("abort", () => {
+    lostAt = performance.now();
+  });
+  const waiting = openLocks(server).acquire("cut-off");
+  await waitForQueue(server, "cut-off", 2);
+  proxy.toTarget.pause();
+  proxy.toClient.pause();
+  const next = await waiting;
+  const grantedAt = performance.now();
+  expect(lostAt, "the loss is told first").toBeGreaterThan(0);
+  expect(lostAt).toBeLessThanOrEqual(grantedAt);
+  proxy.toTarget.resume();
+  proxy.toClient.resume();
+  next.throwIfLost();
+  await next.release();
+});
+
+test("a connection that has become silent under a waiter is noticed, and the lock comes over another", async () => {
+  const server = await startServer();
+  const proxy = await startProxy(server);
+  const holder = await openLocks(server).acquire("silent");
+  const waiting = openLocks(proxy, { ttl: "6s" }).acquire("silent");
+  await waitForQueue(server, "silent", 2);
+  // connections that are open carry nothing any more; later ones do
+  proxy.silence();
+  await holder.release();
+  const lock = await waiting;
+  lock.throwIfLost();
+  await lock.release();
+});
+
+test("a stream alone that has become silent, as one that a firewall has forgotten, is noticed at the next renewal", async () => {
+  const server = await startServer();
+  const proxy = disposeLater(await startStreamProxy(server));
+  // of a lock that can be recalled the queue is read at each renewal
+  const locks = openLocks(proxy, { ttl: "6s", order: "strict" });
+  const held = await locks.acquire("held");
+  const holder = await openLocks(server).acquire("forgotten");
+  const waiting = locks.acquire("forgotten");
+  await waitForQueue(server, "forgotten", 2);
+  // of the three entries two are watched at this client's, and one at the other's
+  const watchers = /^etcd_debugging_mvcc_watcher_total (\d+)$/m;
+  await until(async () => Number(watchers.exec(await server.readMetrics())?.[1]) >= 3, {
+    within: TIMEOUT_MS,
+    what: "the watches",
+  });
+  proxy.silenceStreams();
+  const [entry] = await readEtcdQueue(server, `${PREFIX}held`);
+  await server.runCommand(["del", entry?.key ?? ""]);
+  await holder.release();
+  const changedAt = performance.now();
+  const [lock] = await Promise.all([
+    waiting,
+    until(() => held.signal.aborted, { within: TIMEOUT_MS, what: "the loss" }),
+  ]);
+  // a third of the ttl, and the timeout of a call
+  expect(performance.now() - changedAt).toBeLessThan(2_000 + 2_000 + WAKE_MS);
+  await lock.release();
+});
+
+test("a token that has expired costs a holder and a waiter nothing", async () => {
+  const server = await startServer({ tokenTtlSeconds: 1 });
+  await enableEtcdAuth(server, PASSWORD, PREFIX);
+  const logIn = (): Promise<string> => authenticateRoot(server);
+  const login = { user: "app", password: PASSWORD };
+  // renewals come each ten seconds: between them the token expires
+  const locks = openLocks(server, { ttl: "30s" }, login);
+  const held = await locks.acquire("held");
+  const other = openLocks(server, { ttl: "30s" }, login);
+  const holder = await other.acquire("waited-for");
+  await expireTokens(server);
+  const waiting = locks.acquire("waited-for");
+  await waitForQueue(server, "waited-for", 2, await logIn());
+  await expireTokens(server);
+  await holder.release();
+  const releasedAt = performance.now();
+  const lock = await waiting;
+  expect(performance.now() - releasedAt, "it was told, it did not ask").toBeLessThan(WAKE_MS);
+  // a watch of which the member has refused the token is none
+  await expireTokens(server);
+  const [entry] = await readEtcdQueue(server, `${PREFIX}held`, await logIn());
+  await server.runCommand(["del", entry?.key ?? ""], { user: `root:${PASSWORD}` });
+  await until(() => held.signal.aborted, { within: WAKE_MS, what: "the loss" });
+  await expireTokens(server);
+  expect(await lock.release()).toBe(true);
+}, 60_000);
+
+test("a wrong password and a missing right are refused by name, and no error has the password", async () => {
+  const server = await startServer();
+  await enableEtcdAuth(server, PASSWORD, PREFIX);
+  const failureOf = (driverOptions: Partial<DriverOptions>): Promise<string> =>
+    openLocks(server, {}, driverOptions)
+      .acquire("key", { wait: 2_000 })
+      .then(
+        () => "no failure",
+        (error: Error) => `${error.message} ${(error.cause as Error | undefined)?.message}`,
+      );
+  expect(await failureOf({ user: "app", password: `not-${PASSWORD}` })).toMatch(/the user or the password is wrong/);
+  expect(await failureOf({})).toMatch(/require a user and a password/);
+  const outside = await failureOf({ user: "app", password: PASSWORD, prefix: "elsewhere/" });
+  expect(outside).toMatch(/no right to these keys/);
+  for (const driverOptions of [{ user: "app", password: `not-${PASSWORD}` }])
+    expect(await failureOf(driverOptions)).not.toContain(PASSWORD);
+  expect(await failureOf({ user: "app", password: PASSWORD })).toBe("no failure");
+});
+
+test("while locks are used every entry has a lease that is there, and after them nothing is left", async () => {
+  const server = await startServer();
+  const clients = [openLocks(server, { ttl: "2s" }), openLocks(server, { ttl: "3s" })];
+  let pairs = 0;
+  let isOver = false;
+  const callers = clients.flatMap((locks) =>
+    [0, 1, 2, 3].map(async (caller) => {
+      while (!isOver) {
+        await locks.using(`key-${(pairs + caller) % 3}`, async () => undefined);
+        pairs++;
+      }
+    }),
+  );
+  const violations: string[] = [];
+  await until(
+    async () => {
+      violations.push(...findEtcdViolations(await readEtcdState(server)));
+      return pairs >= 500;
+    },
+    { within: TIMEOUT_MS, what: "500 pairs" },
+  );
+  isOver = true;
+  await Promise.all(callers);
+  expect(violations).toEqual([]);
+  await Promise.all(clients.map((locks) => locks.close()));
+  // tombstones of claims that were abandoned end with their leases
+  await until(async () => findEtcdRemains(await readEtcdState(server)).length === 0, {
+    within: TIMEOUT_MS,
+    what: "no key and no lease",
+  });
+});
+
+type StreamProxy = AsyncDisposable & {
+  readonly address: EtcdAddress;
+  /** Connections of streams that are open now carry nothing any more; all others do. */
+  silenceStreams(): void;
+};
+
+/** Between a client and its server: it tells the connections of watch streams from others. */
+async function startStreamProxy({ address }: EtcdServer): Promise<StreamProxy> {
+  const sockets = new Set<Socket>();
+  const streams = new Set<Socket>();
+  const listener = createServer((client) => {
+    const target = connect(address);
+    for (const socket of [client, target]) {
+      sockets.add(socket);
+      socket.on("error", () => undefined);
+      socket.on("close", () => sockets.delete(socket));
+    }
+    client.once("data", (head) => {
+      if (!head.toString("latin1").startsWith("POST /v3/watch")) return;
+      streams.add(client);
+      streams.add(target);
+    });
+    client.pipe(target);
+    target.pipe(client);
+  });
+  await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  return {
+    address: { host: "127.0.0.1", port: (listener.address() as AddressInfo).port },
+    silenceStreams() {
+      for (const stream of streams) stream.unpipe().pause();
+      streams.clear();
+    },
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => listener.close(resolve));
+    },
+  };
+}
+
+async function authenticateRoot(server: EtcdServer): Promise<string> {
+  return (await server.call("/v3/auth/authenticate", { name: "root", password: PASSWORD })).body.token;
+}
+
+/** When no token that is in use now is valid any more: the server looks at them every second. */
+async function expireTokens(server: EtcdServer): Promise<void> {
+  const token = await authenticateRoot(server);
+  const createdAt = performance.now();
+  // asked once only: each use prolongs it
+  await until(() => performance.now() - createdAt > 3_000, { within: TIMEOUT_MS, what: "three ttls" });
+  const { status } = await server.call("/v3/kv/range", { key: "AA==" }, token);
+  expect(status).toBe(401);
+}
