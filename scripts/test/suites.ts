@@ -17,6 +17,9 @@ export type Requirement =
   | "mariadb"
   | "zookeeper"
   | "curator"
+  | "nats"
+  | "dynalite"
+  | "moto"
   | "runtimes"
   | "bindfs"
   | "tmux"
@@ -69,6 +72,9 @@ export const SUITES: readonly Suite[] = [
       "test/conformance/quorum",
       "test/conformance/zookeeper",
       ...DOCUMENT_TESTS,
+      "test/conformance/nats",
+      "test/conformance/dynamodb",
+      "test/conformance/s3",
       ...SQL_STORES.map((store) => `test/conformance/${store}`),
     ],
   },
@@ -115,6 +121,24 @@ export const SUITES: readonly Suite[] = [
   sqlSuite("postgres", ["postgres", "pgbouncer", "query-builders", "prisma"]),
   sqlSuite("mysql", ["mariadb", "query-builders", "prisma"]),
   sqlSuite("sqlite", ["bindfs", "query-builders", "better-sqlite3"]),
+  {
+    name: "nats",
+    store: "nats",
+    tests: ["test/integration/nats/", "test/conformance/nats"],
+    requires: ["nats"],
+  },
+  {
+    name: "dynamodb",
+    store: "dynamodb",
+    tests: ["test/integration/dynamodb/", "test/conformance/dynamodb"],
+    requires: ["dynalite"],
+  },
+  {
+    name: "s3",
+    store: "s3",
+    tests: ["test/integration/s3/", "test/conformance/s3"],
+    requires: ["moto"],
+  },
   { name: "cli", tests: ["test/integration/cli/"], requires: ["redis", "tmux"] },
   {
     name: "simulation",

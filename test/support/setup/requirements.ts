@@ -13,6 +13,8 @@ import { canInstall, installPackages } from "../debian-packages.ts";
 import { installBetterSqlite3, installInterop, installInteropFolders, installPrisma } from "../interop.ts";
 import { installRuntimes } from "../runtimes.ts";
 import { installMariaDb, mariaDbUnavailableReason } from "../stores/mariadb.ts";
+import { installMoto } from "../stores/moto.ts";
+import { installNats } from "../stores/nats.ts";
 import { installPgBouncer, pgBouncerUnavailableReason } from "../stores/pgbouncer.ts";
 import { installPostgres, postgresUnavailableReason } from "../stores/postgres.ts";
 import { installRedis, redisUnavailableReason } from "../stores/redis.ts";
@@ -28,6 +30,7 @@ const INTEROP_FOLDERS = {
   pino: "pino",
   bundlers: "bundlers",
   jest: "jest",
+  dynalite: "dynalite",
 } as const;
 
 const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
@@ -37,6 +40,9 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   mariadb: () => mariaDbUnavailableReason() === null && installMariaDb(),
   zookeeper: installZooKeeper,
   curator: compileCurator,
+  nats: installNats,
+  dynalite: () => installInterop(INTEROP_FOLDERS.dynalite),
+  moto: installMoto,
   runtimes: installRuntimes,
   bindfs: installBindfs,
   chromium: () => chromiumUnavailableReason() === null && installChromium(),
