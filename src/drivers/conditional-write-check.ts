@@ -12,12 +12,16 @@ const TIMEOUT_MS = 10_000;
 /** Writes one document 20 times at once on one version: of these, one may succeed. */
 export async function checkConditionalWrites(store: DocumentStore): Promise<Check> {
   const name = "conditional writes";
-  const signal = AbortSignal.timeout(TIMEOUT_MS);
   try {
-    const before = await store.read(NAME, signal);
+    const before = await store.read(NAME, AbortSignal.timeout(TIMEOUT_MS));
     const version = before?.version ?? null;
     const writes = Array.from({ length: WRITE_COUNT }, () =>
-      store.write(NAME, crypto.getRandomValues(new Uint8Array(DOCUMENT_LENGTH)), version, signal),
+      store.write(
+        NAME,
+        crypto.getRandomValues(new Uint8Array(DOCUMENT_LENGTH)),
+        version,
+        AbortSignal.timeout(TIMEOUT_MS),
+      ),
     );
     const results = await Promise.allSettled(writes);
     const count = results.filter(({ status, ...rest }) => "value" in rest && rest.value !== "conflict").length;

@@ -75,7 +75,7 @@ function startRounds(children: readonly ChildProcess[], length: number): Round {
     Promise.all(
       children.map(
         (child, index) =>
-          new Promise((resolve) => {
+          new Promise<WriteReport["result"]>((resolve) => {
             waiting.set(`${index} ${order.lane}`, resolve);
             child.send({ ...order, length } satisfies WriteOrder);
           }),
