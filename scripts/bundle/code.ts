@@ -61,7 +61,7 @@ const SHARED_CHUNKS = [
   { name: "locks", test: /src\/(?:client\/connect|wrapping\/locked)\.ts/, minShareCount: 2 },
   {
     name: "sql",
-    test: /src\/drivers\/sql\/(?:clients\/(?:detect|missing-library|source)|advisory\/[^/]*|[^/]*)\.ts/,
+    test: /src\/drivers\/sql\/(?:clients\/(?:detect|source)|advisory\/[^/]*|[^/]*)\.ts/,
     minShareCount: 2,
   },
   { name: "postgres", test: /src\/drivers\/sql\/postgres\//, minShareCount: 2 },

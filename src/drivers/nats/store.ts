@@ -7,60 +7,26 @@ import { StoreRefusedError } from "../../errors.ts";
 import { checkConditionalWrites } from "../conditional-write-check.ts";
 import type { DocumentStore } from "../document/store.ts";
 import { checkReplicas, findUnsafeSetting, isConflict, readSettings, toStoreError } from "./bucket.ts";
+import { BucketCalls } from "./bucket-calls.ts";
 import type { NatsConnectionOptions, OpenBucket } from "./connection.ts";
-import { openBucket } from "./connection.ts";
-import { KvWatches } from "./watches.ts";
 
 export interface NatsStoreOptions extends NatsConnectionOptions {
   /** The name of the bucket, which must exist. */
   readonly bucket: string;
 }
 
+const DIAGNOSE_MS = 10_000;
+
 export function natsStore(options: NatsStoreOptions): DocumentStore {
   const subject = `the bucket "${options.bucket}" of NATS`;
-  const isOwn = options.connection === undefined;
-  const watches = new KvWatches();
-  let opening: Promise<OpenBucket> | null = null;
+  const calls = new BucketCalls(options.bucket, options);
 
-  /** The bucket on the open connection; opens one if there is none. */
-  function use(): Promise<OpenBucket> {
-    if (opening !== null) return opening;
-    const attempt = openBucket(options.bucket, options);
-    opening = attempt;
-    attempt.then((bucket) => follow(bucket, attempt)).catch(() => leave(attempt));
-    return attempt;
-  }
-
-  function leave(attempt: Promise<OpenBucket>): void {
-    if (opening === attempt) opening = null;
-  }
-
-  /** For as long as the connection lasts. */
-  async function follow({ connection, kv }: OpenBucket, attempt: Promise<OpenBucket>): Promise<void> {
-    watches.moveTo(kv);
-    for await (const { type } of connection.status()) if (type === "reconnect") watches.tellAll();
-    leave(attempt);
-    // who reads now opens the next connection, to which the watches move
-    watches.tellAll();
-  }
-
-  /** An own connection on which an answer does not come in time is given up: nothing else tells that its server is gone. */
   async function call<T>(signal: AbortSignal, work: (bucket: OpenBucket) => Promise<T>): Promise<T> {
-    signal.throwIfAborted();
-    const attempt = use();
-    return new Promise((resolve, reject) => {
-      const abort = (): void => {
-        reject(signal.reason);
-        if (!isOwn) return;
-        leave(attempt);
-        attempt.then(({ connection }) => connection.close()).catch(() => undefined);
-      };
-      signal.addEventListener("abort", abort, { once: true });
-      attempt
-        .then(work)
-        .finally(() => signal.removeEventListener("abort", abort))
-        .then(resolve, (error) => reject(toStoreError(error, subject)));
-    });
+    try {
+      return await calls.call(signal, work);
+    } catch (error) {
+      throw toStoreError(error, subject);
+    }
   }
 
   const store: DocumentStore = {
@@ -91,23 +57,14 @@ export function natsStore(options: NatsStoreOptions): DocumentStore {
         }
       }),
 
-    watch(name, changed) {
-      const stop = watches.add(name, changed);
-      use().then(
-        ({ kv }) => watches.moveTo(kv),
-        () => undefined,
-      );
-      return stop;
-    },
+    watch: (name, changed) => calls.watch(name, changed),
 
-    diagnose: async () => [checkReplicas(await readSettings(await use())), await checkConditionalWrites(store)],
+    diagnose: async () => [
+      checkReplicas(await call(AbortSignal.timeout(DIAGNOSE_MS), readSettings)),
+      await checkConditionalWrites(store),
+    ],
 
-    async close() {
-      watches.stopAll();
-      const last = opening;
-      opening = null;
-      if (isOwn) await last?.then(({ connection }) => connection.close()).catch(() => undefined);
-    },
+    close: () => calls.close(),
   };
   return store;
 }
