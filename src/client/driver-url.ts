@@ -129,7 +129,7 @@ export async function createDriver(
   const givenUrl = urlOption === undefined ? process.env.HOLDFAST_URL || undefined : urlOption;
   // schemes are case-insensitive
   const url =
-    typeof givenUrl === "string" ? givenUrl.replace(/^[a-z0-9+]+:/i, (scheme) => scheme.toLowerCase()) : givenUrl;
+    typeof givenUrl === "string" ? givenUrl.replace(/^[a-z\d+]+:/i, (scheme) => scheme.toLowerCase()) : givenUrl;
   const { label = "", warn, opensOnce = false, connectTimeout: timeout = 5_000 } = options;
   const connectTimeout = parseDuration(timeout, "connectTimeout", 1);
   if (url === undefined) {
@@ -137,7 +137,7 @@ export async function createDriver(
     const { createAutostartDriver } = await import("../drivers/server/autostart.ts");
     return createAutostartDriver({ connectTimeoutMs: connectTimeout, opensOnce, label });
   }
-  const ownParser = typeof url === "string" ? SCHEMES[/^[a-z0-9+]+:/.exec(url)?.[0] ?? ""] : undefined;
+  const ownParser = typeof url === "string" ? SCHEMES[/^[a-z\d+]+:/.exec(url)?.[0] ?? ""] : undefined;
   if (ownParser?.parsesOwnUrl) {
     rejectCredential(options.credential, url.slice(0, url.indexOf(":") + 1));
     return ownParser.createDriver(url, { connectTimeout, label, ...(warn !== undefined && { warn }) });

@@ -71,7 +71,7 @@ export class BucketCalls {
     if (!session.isLeft) this.#watches.moveTo(kv);
     for await (const { type } of connection.status()) if (type === "reconnect") this.#watches.tellAll();
     this.#leave(session);
-    // who reads now opens the next connection, to which the watches move
+    // the read that follows opens the next connection, to which the watches move
     this.#watches.tellAll();
   }
 

@@ -39,7 +39,7 @@ export function findUnsafeSetting(settings: BucketSettings): string | null {
   if (max_msg_size >= 0 && max_msg_size < MAX_DOCUMENT_BYTES)
     return `its values may have ${max_msg_size} bytes, fewer than the ${MAX_DOCUMENT_BYTES} of a document`;
   if (retention !== undefined && retention !== "limits") return `it discards its history (retention: ${retention})`;
-  if (storage === "memory") return "it is kept in memory, so a restart of its server would forget who holds what";
+  if (storage === "memory") return "it is kept in memory, so a restart of its server would end all locks";
   if (settings.mirror !== undefined) return "it is a mirror of another one";
   return settings.sealed === true ? "it is sealed" : null;
 }

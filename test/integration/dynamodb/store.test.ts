@@ -25,7 +25,7 @@ beforeAll(async () => {
   admin = new DynamoDBClient({ endpoint: server.endpoint });
 }, 60_000);
 afterEach(async () => {
-  await Promise.all(stores.splice(0).map((store) => store.close?.()));
+  for (const store of stores.splice(0)) await store.close?.();
 });
 afterAll(async () => {
   admin.destroy();

@@ -40,7 +40,7 @@ beforeAll(async () => {
   admin = await connect({ servers: server.address });
 }, 60_000);
 afterEach(async () => {
-  await Promise.all(stores.splice(0).map((store) => store.close?.()));
+  for (const store of stores.splice(0)) await store.close?.();
 });
 afterAll(async () => {
   await admin.close();

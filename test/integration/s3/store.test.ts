@@ -30,7 +30,7 @@ beforeAll(async () => {
   admin = new S3Client({ endpoint: server.endpoint, forcePathStyle: true });
 }, 60_000);
 afterEach(async () => {
-  await Promise.all(stores.splice(0).map((store) => store.close?.()));
+  for (const store of stores.splice(0)) await store.close?.();
 });
 afterAll(async () => {
   admin.destroy();

@@ -3,10 +3,11 @@
 import { afterEach, describe, expect, test } from "vitest";
 import type { DocumentStore } from "../../../src/drivers/document/store.ts";
 import { MAX_DOCUMENT_BYTES } from "../../../src/drivers/document/store.ts";
-import { IS_LONG_RUN } from "../processes/process-harness.ts";
 import type { StoreAddress } from "./document-stores.ts";
 import { createStore } from "./document-stores.ts";
 import { raceWrites } from "./write-race.ts";
+
+const isLongRun = process.env.HOLDFAST_LONG === "1";
 
 export const soon = (): AbortSignal => AbortSignal.timeout(15_000);
 
@@ -14,7 +15,7 @@ export const soon = (): AbortSignal => AbortSignal.timeout(15_000);
 export function documentStoreTests(address: () => Promise<StoreAddress>): void {
   const opened: DocumentStore[] = [];
   afterEach(async () => {
-    await Promise.all(opened.splice(0).map((store) => store.close?.()));
+    for (const store of opened.splice(0)) await store.close?.();
   });
 
   async function open(where?: StoreAddress): Promise<DocumentStore> {
@@ -104,7 +105,7 @@ export function documentStoreTests(address: () => Promise<StoreAddress>): void {
   });
 
   test("of the writes of four processes on one version, one succeeds", { timeout: 600_000 }, async () => {
-    const writes = IS_LONG_RUN ? 10_000 : 200;
+    const writes = isLongRun ? 10_000 : 200;
     // the longer the body, the more time a program that looks first and writes later leaves in between
     const { created, replaced } = await raceWrites(await address(), { writes, length: 60_000 });
     const expected = { writes, rounds: [0, writes / 4], errors: [] };
