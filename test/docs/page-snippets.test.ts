@@ -107,6 +107,9 @@ const ELSEWHERE: readonly string[] = [
   "data-loss",
   "coming-from-curator",
   "zookeeper",
+  "nats",
+  "dynamodb",
+  "s3",
   "leader-election", // examples.test.ts
 ];
 /** It connects by TLS: integration/server follows the steps of the page with a server of its own. */
