@@ -127,11 +127,11 @@ const IMPORT_TABLE: readonly ImportRow[] = [
       "src/drivers/document/",
       "src/drivers/aws/",
       "src/drivers/conditional-write-check.ts",
-      "src/drivers/document-store-options.ts",
+      "src/drivers/document-store-driver.ts",
     ],
   },
   {
-    files: ["src/drivers/conditional-write-check.ts", "src/drivers/document-store-options.ts"],
+    files: ["src/drivers/conditional-write-check.ts", "src/drivers/document-store-driver.ts"],
     may: [...DRIVER_IMPORTS, "src/drivers/document/"],
   },
   { files: ["src/drivers/"], may: DRIVER_IMPORTS },

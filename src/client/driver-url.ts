@@ -105,10 +105,12 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   ...withOwnParser(["nats:"], async (url, options) =>
     (await import("../drivers/nats/from-url.ts")).natsFromUrl(url, options),
   ),
-  ...withOwnParser(["dynamodb:"], async (url) =>
-    (await import("../drivers/dynamodb/from-url.ts")).dynamodbFromUrl(url),
+  ...withOwnParser(["dynamodb:"], async (url, options) =>
+    (await import("../drivers/dynamodb/from-url.ts")).dynamodbFromUrl(url, options),
   ),
-  ...withOwnParser(["s3:"], async (url) => (await import("../drivers/s3/from-url.ts")).s3FromUrl(url)),
+  ...withOwnParser(["s3:"], async (url, options) =>
+    (await import("../drivers/s3/from-url.ts")).s3FromUrl(url, options),
+  ),
 };
 
 function withOwnParser(

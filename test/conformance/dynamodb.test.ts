@@ -34,6 +34,5 @@ documentConformance("dynamodb", {
     return { kind: "dynamodb", endpoint: server.endpoint, table };
   },
   canWatch: false,
-  timeScale: 2,
-  chosen: [],
+  timeScale: 1,
 });

@@ -27,5 +27,4 @@ documentConformance("nats", {
   },
   canWatch: true,
   timeScale: 1,
-  chosen: [],
 });

@@ -28,6 +28,5 @@ documentConformance("s3", {
     return { kind: "s3", endpoint: server.endpoint, bucket };
   },
   canWatch: false,
-  timeScale: 4,
-  chosen: [],
+  timeScale: 2,
 });

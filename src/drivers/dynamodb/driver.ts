@@ -4,19 +4,18 @@ import type { Driver } from "../../spi/driver.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { validateOptions } from "../../util/validate.ts";
 import { AWS_RULES } from "../aws/client.ts";
-import type { DocumentDriverOptions } from "../document/driver.ts";
-import { documentDriver } from "../document/driver.ts";
-import { DOCUMENT_RULES, pickDocumentOptions } from "../document-store-options.ts";
+import type { StoreDriverOptions } from "../document-store-driver.ts";
+import { STORE_DRIVER_RULES, storeDriver } from "../document-store-driver.ts";
 import type { DynamoDbStoreOptions } from "./store.ts";
 import { dynamoDbStore } from "./store.ts";
 
 export type { AwsClientLike } from "../aws/client.ts";
 
 /** Where the table is, and how locks are kept in it. */
-export interface DynamoDbDriverOptions extends DynamoDbStoreOptions, DocumentDriverOptions {}
+export interface DynamoDbDriverOptions extends DynamoDbStoreOptions, StoreDriverOptions {}
 
 const OPTION_RULES: OptionRules<DynamoDbDriverOptions> = {
-  ...DOCUMENT_RULES,
+  ...STORE_DRIVER_RULES,
   ...AWS_RULES,
   table: (value) =>
     typeof value === "string" && /^[-\w.:/]{1,1024}$/.test(value) ? null : "the name of a table, or its ARN",
@@ -28,5 +27,5 @@ const OPTION_RULES: OptionRules<DynamoDbDriverOptions> = {
  */
 export function dynamodb(options: DynamoDbDriverOptions): Driver {
   validateOptions("dynamodb", options, OPTION_RULES, { required: ["table"], secret: ["endpoint"] });
-  return documentDriver(dynamoDbStore(options), pickDocumentOptions(options));
+  return storeDriver(dynamoDbStore(options), options);
 }

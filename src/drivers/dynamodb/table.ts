@@ -19,8 +19,10 @@ export interface TableDescription {
   readonly AttributeDefinitions?: readonly { readonly AttributeName: string; readonly AttributeType: string }[];
 }
 
-/** @throws StoreRefusedError if the key is another one than a single text attribute */
-export function readKeyName({ KeySchema = [], AttributeDefinitions = [] }: TableDescription, subject: string): string {
+/** @throws StoreRefusedError if the key is another one than a single text attribute; Error while the table is being created */
+export function readKeyName(table: TableDescription, subject: string): string {
+  const { TableStatus, KeySchema = [], AttributeDefinitions = [] } = table;
+  if (TableStatus === "CREATING") throw new Error(`${subject} is being created`);
   const [hash, ...others] = KeySchema;
   const type = AttributeDefinitions.find(({ AttributeName }) => AttributeName === hash?.AttributeName)?.AttributeType;
   const isUsable = others.length === 0 && type === "S" && !["document", "version"].includes(hash?.AttributeName ?? "");

@@ -2,22 +2,21 @@
 
 import type { Driver } from "../../spi/driver.ts";
 import type { OptionRules } from "../../util/validate.ts";
-import { isObject, stringRule, timeoutRule, validateOptions } from "../../util/validate.ts";
-import type { DocumentDriverOptions } from "../document/driver.ts";
-import { documentDriver } from "../document/driver.ts";
-import { DOCUMENT_RULES, pickDocumentOptions } from "../document-store-options.ts";
+import { isObject, stringRule, validateOptions } from "../../util/validate.ts";
+import type { StoreDriverOptions } from "../document-store-driver.ts";
+import { STORE_DRIVER_RULES, storeDriver } from "../document-store-driver.ts";
 import type { NatsStoreOptions } from "./store.ts";
 import { natsStore } from "./store.ts";
 
 export type { NatsConnectionLike } from "./connection.ts";
 
 /** Where the bucket is, and how locks are kept in it. */
-export interface NatsDriverOptions extends NatsStoreOptions, DocumentDriverOptions {}
+export interface NatsDriverOptions extends NatsStoreOptions, StoreDriverOptions {}
 
 const SERVER = /^(?:\[[0-9a-f:]+\]|[^:[\]\s/@?#]+)(?::\d{1,5})?$/i;
 
 const OPTION_RULES: OptionRules<NatsDriverOptions> = {
-  ...DOCUMENT_RULES,
+  ...STORE_DRIVER_RULES,
   bucket: (value) => (typeof value === "string" && /^[-\w]+$/.test(value) ? null : 'letters, digits, "-" and "_"'),
   connection: (value) =>
     isObject(value) && typeof value.isClosed === "function" ? null : "a connection of @nats-io/transport-node",
@@ -28,7 +27,6 @@ const OPTION_RULES: OptionRules<NatsDriverOptions> = {
   user: stringRule,
   password: stringRule,
   token: stringRule,
-  connectTimeout: timeoutRule("connectTimeout"),
 };
 
 /**
@@ -37,5 +35,5 @@ const OPTION_RULES: OptionRules<NatsDriverOptions> = {
  */
 export function nats(options: NatsDriverOptions): Driver {
   validateOptions("nats", options, OPTION_RULES, { required: ["bucket"], secret: ["password", "token"] });
-  return documentDriver(natsStore(options), pickDocumentOptions(options));
+  return storeDriver(natsStore(options), options);
 }

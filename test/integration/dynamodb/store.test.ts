@@ -1,16 +1,19 @@
 /** The store on DynamoDB: its functions on a real dynalite, what it refuses, and how it takes the errors of the service. */
 
-import { CreateTableCommand, DynamoDBClient, PutItemCommand } from "@aws-sdk/client-dynamodb";
+import { CreateTableCommand, DescribeTableCommand, DynamoDBClient, PutItemCommand } from "@aws-sdk/client-dynamodb";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import type { DocumentStore } from "../../../src/drivers/document/store.ts";
+import { dynamodb } from "../../../src/drivers/dynamodb/driver.ts";
 import type { DynamoDbStoreOptions } from "../../../src/drivers/dynamodb/store.ts";
 import { dynamoDbStore } from "../../../src/drivers/dynamodb/store.ts";
+import type { DriverEvents } from "../../../src/spi/driver.ts";
 import type { HttpProxy } from "../../support/http-proxy.ts";
 import { httpProxy } from "../../support/http-proxy.ts";
 import { documentStoreTests, soon } from "../../support/stores/document-store-tests.ts";
 import { AWS_ENVIRONMENT } from "../../support/stores/document-stores.ts";
 import type { Dynalite } from "../../support/stores/dynalite.ts";
 import { startDynalite } from "../../support/stores/dynalite.ts";
+import { until } from "../../support/until.ts";
 
 let server: Dynalite;
 let proxy: HttpProxy;
@@ -48,6 +51,10 @@ async function createTable(
       KeySchema: keys.map(({ name, role }) => ({ AttributeName: name, KeyType: role })),
     }),
   );
+  await until(
+    async () => (await admin.send(new DescribeTableCommand({ TableName: table }))).Table?.TableStatus === "ACTIVE",
+    { within: 10_000, what: "the table" },
+  );
   return table;
 }
 
@@ -77,6 +84,16 @@ describe("the table", () => {
       code: "LOCK_STORE_REFUSED",
       message: expect.stringContaining("has another key than locks need"),
     });
+  });
+
+  test("that is being created is waited for", async () => {
+    const table = await createTable();
+    proxy.answerNext(200, JSON.stringify({ Table: { TableStatus: "CREATING" } }));
+    await expect(open({ table })).rejects.toThrow(`the table "${table}" of DynamoDB is being created`);
+    const driver = dynamodb({ endpoint: proxy.endpoint, table });
+    proxy.answerNext(200, JSON.stringify({ Table: { TableStatus: "CREATING" } }));
+    await driver.open({} as DriverEvents);
+    await driver.close();
   });
 
   test("may have a key of any name", async () => {
