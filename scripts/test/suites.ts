@@ -150,7 +150,7 @@ export const SUITES: readonly Suite[] = [
     name: "fault-injection",
     tests: ["test/fault-injection/"],
     excludes: ["test/fault-injection/nemesis/"],
-    requires: ["bindfs"],
+    requires: ["bindfs", "nats", "dynalite", "moto"],
   },
   { name: "leader", tests: ["test/leader/"], requires: [...STORES] },
   { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis"] },

@@ -1,7 +1,7 @@
-import { CreateTableCommand, DynamoDBClient } from "@aws-sdk/client-dynamodb";
 import { afterAll, beforeAll, vi } from "vitest";
 import { documentConformance } from "../support/stores/document-conformance.ts";
-import { AWS_ENVIRONMENT } from "../support/stores/document-stores.ts";
+import type { StoreAddress } from "../support/stores/document-stores.ts";
+import { AWS_ENVIRONMENT, createBucket } from "../support/stores/document-stores.ts";
 import type { Dynalite } from "../support/stores/dynalite.ts";
 import { startDynalite } from "../support/stores/dynalite.ts";
 
@@ -19,19 +19,9 @@ afterAll(async () => {
 
 documentConformance("dynamodb", {
   async address() {
-    // closed at once: a test must leave no connection
-    const admin = new DynamoDBClient({ endpoint: server.endpoint });
-    const table = `locks-${++tableCount}`;
-    await admin.send(
-      new CreateTableCommand({
-        TableName: table,
-        BillingMode: "PAY_PER_REQUEST",
-        AttributeDefinitions: [{ AttributeName: "name", AttributeType: "S" }],
-        KeySchema: [{ AttributeName: "name", KeyType: "HASH" }],
-      }),
-    );
-    admin.destroy();
-    return { kind: "dynamodb", endpoint: server.endpoint, table };
+    const address: StoreAddress = { kind: "dynamodb", endpoint: server.endpoint, table: `locks-${++tableCount}` };
+    await createBucket(address);
+    return address;
   },
   canWatch: false,
   timeScale: 1,

@@ -1,29 +1,23 @@
-import { Kvm } from "@nats-io/kv";
-import type { NatsConnection } from "@nats-io/transport-node";
-import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll } from "vitest";
 import { documentConformance } from "../support/stores/document-conformance.ts";
+import type { StoreAddress } from "../support/stores/document-stores.ts";
+import { createBucket } from "../support/stores/document-stores.ts";
 import type { NatsServer } from "../support/stores/nats.ts";
 import { startNats } from "../support/stores/nats.ts";
 
 let server: NatsServer;
-let admin: NatsConnection;
 let bucketCount = 0;
 
 beforeAll(async () => {
   server = await startNats();
-  admin = await connect({ servers: server.address });
 }, 60_000);
-afterAll(async () => {
-  await admin.close();
-  await server.dispose();
-});
+afterAll(() => server.dispose());
 
 documentConformance("nats", {
   async address() {
-    const bucket = `locks-${++bucketCount}`;
-    await new Kvm(admin).create(bucket);
-    return { kind: "nats", servers: [server.address], bucket };
+    const address: StoreAddress = { kind: "nats", servers: [server.address], bucket: `locks-${++bucketCount}` };
+    await createBucket(address);
+    return address;
   },
   canWatch: true,
   timeScale: 1,

@@ -1,7 +1,7 @@
-import { CreateBucketCommand, S3Client } from "@aws-sdk/client-s3";
 import { afterAll, beforeAll, vi } from "vitest";
 import { documentConformance } from "../support/stores/document-conformance.ts";
-import { AWS_ENVIRONMENT } from "../support/stores/document-stores.ts";
+import type { StoreAddress } from "../support/stores/document-stores.ts";
+import { AWS_ENVIRONMENT, createBucket } from "../support/stores/document-stores.ts";
 import type { Moto } from "../support/stores/moto.ts";
 import { startMoto } from "../support/stores/moto.ts";
 
@@ -19,13 +19,9 @@ afterAll(async () => {
 
 documentConformance("s3", {
   async address() {
-    // closed at once: a test must leave no connection
-    const admin = new S3Client({ endpoint: server.endpoint, forcePathStyle: true });
-    const bucket = `locks-${++bucketCount}`;
-    const settings = { LocationConstraint: AWS_ENVIRONMENT.AWS_REGION } as const;
-    await admin.send(new CreateBucketCommand({ Bucket: bucket, CreateBucketConfiguration: settings }));
-    admin.destroy();
-    return { kind: "s3", endpoint: server.endpoint, bucket };
+    const address: StoreAddress = { kind: "s3", endpoint: server.endpoint, bucket: `locks-${++bucketCount}` };
+    await createBucket(address);
+    return address;
   },
   canWatch: false,
   timeScale: 2,

@@ -13,7 +13,11 @@ import { expect, test, vi } from "vitest";
 import { builtFile } from "../support/built-file.ts";
 import { PROGRAM, sandboxEnvironment } from "../support/cli-sandbox.ts";
 import { freePort } from "../support/free-port.ts";
+import { AWS_ENVIRONMENT, createBucket } from "../support/stores/document-stores.ts";
+import { startDynalite } from "../support/stores/dynalite.ts";
 import { startMariaDb } from "../support/stores/mariadb.ts";
+import { startMoto } from "../support/stores/moto.ts";
+import { startNats } from "../support/stores/nats.ts";
 import { startPostgres } from "../support/stores/postgres.ts";
 import { startRedis } from "../support/stores/redis.ts";
 import { startRedisCluster } from "../support/stores/redis-cluster.ts";
@@ -203,6 +207,36 @@ const STORES: readonly { readonly name: string; start(): Promise<Store>; readonl
     },
     subjects: [ofUrl],
   },
+  {
+    name: "NATS",
+    async start() {
+      const server = await startNats();
+      await createBucket({ kind: "nats", servers: [server.address], bucket: "locks" });
+      const url = `nats://${server.address}?bucket=locks`;
+      return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
+    },
+    subjects: [ofUrl],
+  },
+  {
+    name: "DynamoDB",
+    async start() {
+      const server = await startDynalite();
+      await createBucket({ kind: "dynamodb", endpoint: server.endpoint, table: "locks" });
+      const url = `dynamodb:locks?endpoint=${server.endpoint}`;
+      return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
+    },
+    subjects: [ofUrl],
+  },
+  {
+    name: "S3",
+    async start() {
+      const server = await startMoto();
+      await createBucket({ kind: "s3", endpoint: server.endpoint, bucket: "locks" });
+      const url = `s3://locks?endpoint=${server.endpoint}`;
+      return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
+    },
+    subjects: [ofUrl],
+  },
 ];
 
 /** For imports to come. */
@@ -240,6 +274,7 @@ class Program {
     const args = ["--no-warnings", "--input-type=module", "-e", text];
     this.#child = spawn(process.execPath, args, {
       cwd: fileURLToPath(new URL("../..", import.meta.url)),
+      env: { ...process.env, ...AWS_ENVIRONMENT },
       stdio: "pipe",
     });
     this.#child.stdout?.setEncoding("utf8").on("data", (chunk: string) => {

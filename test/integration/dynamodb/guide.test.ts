@@ -1,23 +1,14 @@
 // The blocks of the page about DynamoDB run as their reader would run them.
 
-import { CreateTableCommand, DynamoDBClient } from "@aws-sdk/client-dynamodb";
 import { expect, test, vi } from "vitest";
 import { runSnippet } from "../../support/page-snippet.ts";
-import { AWS_ENVIRONMENT } from "../../support/stores/document-stores.ts";
+import { AWS_ENVIRONMENT, createBucket } from "../../support/stores/document-stores.ts";
 import { startDynalite } from "../../support/stores/dynalite.ts";
 
 test("the blocks of the page run: dynamodb", async () => {
   for (const [name, value] of Object.entries(AWS_ENVIRONMENT)) vi.stubEnv(name, value);
   const server = await startDynalite();
-  const admin = new DynamoDBClient({ endpoint: server.endpoint });
-  await admin.send(
-    new CreateTableCommand({
-      TableName: "locks",
-      BillingMode: "PAY_PER_REQUEST",
-      AttributeDefinitions: [{ AttributeName: "name", AttributeType: "S" }],
-      KeySchema: [{ AttributeName: "name", KeyType: "HASH" }],
-    }),
-  );
+  await createBucket({ kind: "dynamodb", endpoint: server.endpoint, table: "locks" });
   const first = await runSnippet({
     page: "dynamodb",
     replaced: { "region=eu-west-1": `region=eu-west-1&endpoint=${server.endpoint}` },
@@ -34,7 +25,6 @@ test("the blocks of the page run: dynamodb", async () => {
     replaced: { '"eu-west-1", maxAttempts': `"eu-west-1", endpoint: "${server.endpoint}", maxAttempts` },
   });
   expect(second).toEqual({ code: 0, out: "bigint\n", err: "" });
-  admin.destroy();
   await server.dispose();
   vi.unstubAllEnvs();
 });

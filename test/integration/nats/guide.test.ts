@@ -1,15 +1,13 @@
 // The block of the page about NATS runs as its reader would run it.
 
-import { Kvm } from "@nats-io/kv";
-import { connect } from "@nats-io/transport-node";
 import { expect, test } from "vitest";
 import { runSnippet } from "../../support/page-snippet.ts";
+import { createBucket } from "../../support/stores/document-stores.ts";
 import { startNats } from "../../support/stores/nats.ts";
 
 test("the blocks of the page run: nats", async () => {
   const server = await startNats();
-  const admin = await connect({ servers: server.address });
-  await new Kvm(admin).create("locks");
+  await createBucket({ kind: "nats", servers: [server.address], bucket: "locks" });
   const replaced = { "localhost:4222": server.address };
   const first = await runSnippet({ page: "nats", replaced });
   expect(first).toEqual({ code: 0, out: "mine, with token 1\n", err: "" });
@@ -19,6 +17,5 @@ test("the blocks of the page run: nats", async () => {
       process.exit();
     }`;
   expect(await runSnippet({ page: "nats", block: 1, given, replaced })).toEqual({ code: 0, out: "bigint\n", err: "" });
-  await admin.close();
   await server.dispose();
 });

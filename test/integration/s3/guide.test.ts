@@ -1,17 +1,14 @@
 // The blocks of the page about S3 run as their reader would run them.
 
-import { CreateBucketCommand, S3Client } from "@aws-sdk/client-s3";
 import { expect, test, vi } from "vitest";
 import { runSnippet } from "../../support/page-snippet.ts";
-import { AWS_ENVIRONMENT } from "../../support/stores/document-stores.ts";
+import { AWS_ENVIRONMENT, createBucket } from "../../support/stores/document-stores.ts";
 import { startMoto } from "../../support/stores/moto.ts";
 
 test("the blocks of the page run: s3", async () => {
   for (const [name, value] of Object.entries(AWS_ENVIRONMENT)) vi.stubEnv(name, value);
   const server = await startMoto();
-  const admin = new S3Client({ endpoint: server.endpoint, forcePathStyle: true });
-  const settings = { LocationConstraint: "eu-west-1" } as const;
-  await admin.send(new CreateBucketCommand({ Bucket: "my-bucket", CreateBucketConfiguration: settings }));
+  await createBucket({ kind: "s3", endpoint: server.endpoint, bucket: "my-bucket" });
   const first = await runSnippet({
     page: "s3",
     replaced: { "region=eu-west-1": `region=eu-west-1&endpoint=${server.endpoint}` },
@@ -30,7 +27,6 @@ test("the blocks of the page run: s3", async () => {
     },
   });
   expect(second).toEqual({ code: 0, out: "bigint\n", err: "" });
-  admin.destroy();
   await server.dispose();
   vi.unstubAllEnvs();
 });
