@@ -1,5 +1,8 @@
 /** What the stores of AWS have in common: the client's shape, its options, and the errors that a retry cannot mend. */
 
+import { Agent } from "node:http";
+import { Agent as TlsAgent } from "node:https";
+import type { Socket } from "node:net";
 import { StoreRefusedError } from "../../errors.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { isObject, stringRule } from "../../util/validate.ts";
@@ -21,13 +24,37 @@ export interface AwsOptions<Client = AwsClientLike> {
   readonly endpoint?: string;
 }
 
+/** As the SDK has it. */
+const MAX_SOCKETS = 50;
+
 /** Settings of an own client. A conditional write that is sent again reports its own success as a conflict. */
 export function clientSettings({ region, endpoint }: AwsOptions): object {
   return {
     maxAttempts: 1,
+    requestHandler: {
+      httpAgent: createAgent(Agent),
+      httpsAgent: createAgent(TlsAgent),
+      // its timer would keep the process alive for seconds
+      socketAcquisitionWarningTimeout: 1,
+    },
     ...(region !== undefined && { region }),
     ...(endpoint !== undefined && { endpoint }),
   };
+}
+
+/** Its connections do not keep the process alive: a request that nothing answers would for as long as it is repeated. */
+function createAgent<A extends Agent>(Class: new (options: object) => A): A {
+  const agent = new Class({ keepAlive: true, maxSockets: MAX_SOCKETS });
+  const createConnection = agent.createConnection.bind(agent);
+  agent.createConnection = (...args) => {
+    const socket = createConnection(...args);
+    (socket as Socket | undefined)?.unref();
+    return socket;
+  };
+  // if it is true and not only truthy, the SDK begins each request with a timer of three seconds, which does the same
+  Object.assign(agent, { keepAlive: 1 });
+  agent.reuseSocket = (socket) => void (socket as Socket).unref();
+  return agent;
 }
 
 export const AWS_RULES: OptionRules<AwsOptions> = {

@@ -1,8 +1,6 @@
 /** The connection to NATS, and the bucket on it. The libraries are loaded only here. */
 
 import { StoreRefusedError } from "../../errors.ts";
-import type { Duration } from "../../util/duration.ts";
-import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import { createMissingError, nullIfMissing } from "../missing-library.ts";
 
 /** How to reach NATS. */
@@ -15,8 +13,6 @@ export interface NatsConnectionOptions {
   readonly password?: string;
   /** In the place of user and password. */
   readonly token?: string;
-  /** How long it may take to connect. Default 5 s. */
-  readonly connectTimeout?: Duration;
 }
 
 /** The part of a connection that is used here. */
@@ -48,15 +44,20 @@ export async function openBucket(bucket: string, options: NatsConnectionOptions)
   const connection = options.connection ?? (await connect(options));
   if (options.connection?.isClosed()) throw new StoreRefusedError("nats: the connection that was passed in is closed");
   // not a copy near by, which may be older than a write that was answered
-  return { connection, kv: await new Kvm(connection).open(bucket, { allow_direct: false }) };
+  const kv = await new Kvm(connection).open(bucket, { allow_direct: false });
+  unrefWatches(kv);
+  return { connection, kv };
 }
+
+/** As long as a call, after which nothing of the attempt keeps the process alive. */
+const CONNECT_MS = 2_000;
 
 /**
  * Connects once. The library would connect again with timers that keep the process alive, as would its pings: here the next call
  * does it, and one without an answer shows that the connection is dead.
  */
 async function connect(options: NatsConnectionOptions): Promise<NatsConnectionLike> {
-  const { servers = ["127.0.0.1:4222"], user, password, token, connectTimeout } = options;
+  const { servers = ["127.0.0.1:4222"], user, password, token } = options;
   const transport = await importTransport();
   const connection = await transport.connect({
     servers: [...servers],
@@ -65,7 +66,7 @@ async function connect(options: NatsConnectionOptions): Promise<NatsConnectionLi
     ...(token !== undefined && { token }),
     name: "holdfast",
     reconnect: false,
-    timeout: toConnectTimeoutMs(connectTimeout),
+    timeout: CONNECT_MS,
   });
   connection.protocol?.heartbeats?.cancel?.();
   connection.protocol?.transport?.socket?.unref?.();
@@ -80,12 +81,38 @@ interface OwnConnection extends NatsConnectionLike {
   };
 }
 
+/** By a timer the library finds that a watch has ended at the server: it would keep the process alive. */
+function unrefWatches(kv: OwnKv): void {
+  const { consumers } = kv.js ?? {};
+  const getPushConsumer = consumers?.getPushConsumer?.bind(consumers);
+  if (consumers === undefined || getPushConsumer === undefined) return;
+  consumers.getPushConsumer = async (...names) => {
+    const consumer = await getPushConsumer(...names);
+    const consume = consumer.consume.bind(consumer);
+    consumer.consume = async (...options) => {
+      const messages = await consume(...options);
+      messages.monitor?.timer?.unref?.();
+      return messages;
+    };
+    return consumer;
+  };
+}
+
+/** Its inner parts, too. They belong to this bucket alone. */
+interface OwnKv extends KvLike {
+  readonly js?: { readonly consumers?: { getPushConsumer?(...names: readonly unknown[]): Promise<PushConsumer> } };
+}
+
+interface PushConsumer {
+  consume(...options: readonly unknown[]): Promise<{ readonly monitor?: { readonly timer?: { unref?(): void } } }>;
+}
+
 interface TransportModule {
   connect(options: object): Promise<OwnConnection>;
 }
 
 interface KvModule {
-  readonly Kvm: new (connection: NatsConnectionLike) => { open(bucket: string, options: object): Promise<KvLike> };
+  readonly Kvm: new (connection: NatsConnectionLike) => { open(bucket: string, options: object): Promise<OwnKv> };
 }
 
 async function importTransport(): Promise<TransportModule> {
