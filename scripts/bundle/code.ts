@@ -50,10 +50,13 @@ const SHARED_CHUNKS = [
     test: /src\/(?:fencing\/(?:handles|database-errors)|drivers\/sql\/(?:clients\/(?:emitter|members|mysql-protocol|sqlite)|schema|advisory\/lock-number))\.ts/,
     minShareCount: 2,
   },
-  // what clients and drivers have in common beside it; the server needs the lease-time rule and nothing else of the client
+  // what clients and drivers have in common beside it; the server needs the lease-time rule and nothing else of the client.
+  // Without what only drivers with a library of the user's need: every client would load it.
   {
     name: "system",
-    test: new RegExp(`src/(?:util/|os/(?!${SLOW_SYSTEM})|drivers/(?!memory)[^/]*\\.ts|claim/lease-)`),
+    test: new RegExp(
+      `src/(?:util/|os/(?!${SLOW_SYSTEM})|drivers/(?!memory|missing-library|conditional-write|document-store)[^/]*\\.ts|claim/lease-)`,
+    ),
     minShareCount: 3,
   },
   { name: "protocol", test: /src\/protocol\//, minShareCount: 2 },
@@ -61,7 +64,7 @@ const SHARED_CHUNKS = [
   { name: "locks", test: /src\/(?:client\/connect|wrapping\/locked)\.ts/, minShareCount: 2 },
   {
     name: "sql",
-    test: /src\/drivers\/sql\/(?:clients\/(?:detect|missing-library|source)|advisory\/[^/]*|[^/]*)\.ts/,
+    test: /src\/drivers\/sql\/(?:clients\/(?:detect|source)|advisory\/[^/]*|[^/]*)\.ts/,
     minShareCount: 2,
   },
   { name: "postgres", test: /src\/drivers\/sql\/postgres\//, minShareCount: 2 },

@@ -30,6 +30,7 @@ const MAY_USE_TIMERS: readonly Exception[] = [
 /** Loops that await and have no bound. Bounded ones are free: over a list, counted, or up to a limit. */
 const MAY_WAIT_WITHOUT_BOUND: readonly Exception[] = [
   { within: "src/drivers/etcd/list.ts", reason: "reads lists page by page" },
+  { within: "src/drivers/nats/", reason: "hears what a connection and its watches tell, until they end" },
   { within: "src/drivers/redis/", reason: "waits until its client is connected again; reads lists page by page" },
   { within: "src/drivers/server/", reason: "waits for a server that starts" },
   {

@@ -16,6 +16,7 @@ const DRIVER_IMPORTS: readonly string[] = [
   "src/drivers/call-timeouts.ts",
   "src/drivers/connect-timeout.ts",
   "src/drivers/data-loss-guard.ts",
+  "src/drivers/missing-library.ts",
   "src/drivers/push-probe.ts",
   "src/drivers/recent-releases.ts",
   "src/drivers/reply-codec.ts",
@@ -123,6 +124,21 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     may: [...DRIVER_IMPORTS, "src/drivers/cluster-url.ts", "src/net/"],
   },
   { files: ["src/drivers/sql/"], may: [...DRIVER_IMPORTS, "src/net/"] },
+  // Stores of the document driver.
+  {
+    files: ["src/drivers/nats/", "src/drivers/dynamodb/", "src/drivers/s3/"],
+    may: [
+      ...DRIVER_IMPORTS,
+      "src/drivers/document/",
+      "src/drivers/aws/",
+      "src/drivers/conditional-write-check.ts",
+      "src/drivers/document-store-driver.ts",
+    ],
+  },
+  {
+    files: ["src/drivers/conditional-write-check.ts", "src/drivers/document-store-driver.ts"],
+    may: [...DRIVER_IMPORTS, "src/drivers/document/"],
+  },
   { files: ["src/drivers/"], may: DRIVER_IMPORTS },
   // The one place that knows the built-in drivers, and only loads them on demand.
   {

@@ -19,6 +19,9 @@ export type Requirement =
   | "etcd"
   | "etcd-client"
   | "curator"
+  | "nats"
+  | "dynalite"
+  | "moto"
   | "runtimes"
   | "bindfs"
   | "tmux"
@@ -72,6 +75,9 @@ export const SUITES: readonly Suite[] = [
       "test/conformance/zookeeper",
       "test/conformance/etcd",
       ...DOCUMENT_TESTS,
+      "test/conformance/nats",
+      "test/conformance/dynamodb",
+      "test/conformance/s3",
       ...SQL_STORES.map((store) => `test/conformance/${store}`),
     ],
   },
@@ -124,6 +130,24 @@ export const SUITES: readonly Suite[] = [
   sqlSuite("postgres", ["postgres", "pgbouncer", "query-builders", "prisma"]),
   sqlSuite("mysql", ["mariadb", "query-builders", "prisma"]),
   sqlSuite("sqlite", ["bindfs", "query-builders", "better-sqlite3"]),
+  {
+    name: "nats",
+    store: "nats",
+    tests: ["test/integration/nats/", "test/conformance/nats"],
+    requires: ["nats"],
+  },
+  {
+    name: "dynamodb",
+    store: "dynamodb",
+    tests: ["test/integration/dynamodb/", "test/conformance/dynamodb"],
+    requires: ["dynalite"],
+  },
+  {
+    name: "s3",
+    store: "s3",
+    tests: ["test/integration/s3/", "test/conformance/s3"],
+    requires: ["moto"],
+  },
   { name: "cli", tests: ["test/integration/cli/"], requires: ["redis", "tmux"] },
   {
     name: "simulation",
@@ -135,7 +159,7 @@ export const SUITES: readonly Suite[] = [
     name: "fault-injection",
     tests: ["test/fault-injection/"],
     excludes: ["test/fault-injection/nemesis/"],
-    requires: ["bindfs"],
+    requires: ["bindfs", "nats", "dynalite", "moto"],
   },
   { name: "leader", tests: ["test/leader/"], requires: [...STORES] },
   { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis", "etcd"] },

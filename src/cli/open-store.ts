@@ -42,7 +42,7 @@ export function resolveUrl(url: string | undefined = process.env.HOLDFAST_URL): 
 export function describeStore(givenUrl: string | undefined): string {
   const url = resolveUrl(givenUrl);
   if (url === undefined) return "your lock server";
-  return /^[a-z+]+:/.test(url) ? redactUrl(url) : "the url";
+  return /^[a-z\d+]+:/.test(url) ? redactUrl(url) : "the url";
 }
 
 /**

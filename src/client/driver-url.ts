@@ -105,6 +105,15 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   ...withOwnParser(["mysql+advisory:", "mariadb+advisory:"], async (url, options) =>
     (await import("../drivers/sql/mysql/advisory-from-url.ts")).mysqlAdvisoryFromUrl(url, options),
   ),
+  ...withOwnParser(["nats:"], async (url, options) =>
+    (await import("../drivers/nats/from-url.ts")).natsFromUrl(url, options),
+  ),
+  ...withOwnParser(["dynamodb:"], async (url, options) =>
+    (await import("../drivers/dynamodb/from-url.ts")).dynamodbFromUrl(url, options),
+  ),
+  ...withOwnParser(["s3:"], async (url, options) =>
+    (await import("../drivers/s3/from-url.ts")).s3FromUrl(url, options),
+  ),
 };
 
 function withOwnParser(
@@ -125,7 +134,7 @@ export async function createDriver(
   const givenUrl = urlOption === undefined ? process.env.HOLDFAST_URL || undefined : urlOption;
   // schemes are case-insensitive
   const url =
-    typeof givenUrl === "string" ? givenUrl.replace(/^[a-z+]+:/i, (scheme) => scheme.toLowerCase()) : givenUrl;
+    typeof givenUrl === "string" ? givenUrl.replace(/^[a-z\d+]+:/i, (scheme) => scheme.toLowerCase()) : givenUrl;
   const { label = "", warn, opensOnce = false, connectTimeout: timeout = 5_000 } = options;
   const connectTimeout = parseDuration(timeout, "connectTimeout", 1);
   if (url === undefined) {
@@ -133,7 +142,7 @@ export async function createDriver(
     const { createAutostartDriver } = await import("../drivers/server/autostart.ts");
     return createAutostartDriver({ connectTimeoutMs: connectTimeout, opensOnce, label });
   }
-  const ownParser = typeof url === "string" ? SCHEMES[/^[a-z+]+:/.exec(url)?.[0] ?? ""] : undefined;
+  const ownParser = typeof url === "string" ? SCHEMES[/^[a-z\d+]+:/.exec(url)?.[0] ?? ""] : undefined;
   if (ownParser?.parsesOwnUrl) {
     rejectCredential(options.credential, url.slice(0, url.indexOf(":") + 1));
     return ownParser.createDriver(url, { connectTimeout, label, ...(warn !== undefined && { warn }) });

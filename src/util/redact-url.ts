@@ -1,7 +1,7 @@
 /** Removes user and password from the urls of stores: `new URL()` would refuse one with several hosts. */
 
 /** A password that is not percent-encoded may contain the sign, too. */
-const URL_USER = /^([a-z+]+:)(?:\/\/)?[^/?]*@/;
+const URL_USER = /^([a-z\d+]+:)(?:\/\/)?[^/?]*@/;
 const URL_USER_IN_TEXT = /(\w:\/\/)[^/?\s]*@/g;
 
 /** The url without user and password. */

@@ -312,7 +312,7 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
     const [output] = Object.values(metafile.outputs);
     const { bytes = 0, inputs = {} } = output ?? {};
     expect(bytes).toBeGreaterThan(10_000);
-    expect(bytes).toBeLessThan(950_000);
+    expect(bytes).toBeLessThan(1_030_000);
     expect(Object.keys(inputs).filter((input) => /\/(?:cli|server)\//.test(input))).toEqual([]);
   });
 });

@@ -108,6 +108,9 @@ const ELSEWHERE: readonly string[] = [
   "coming-from-curator",
   "etcd",
   "zookeeper",
+  "nats",
+  "dynamodb",
+  "s3",
   "leader-election", // examples.test.ts
 ];
 /** It connects by TLS: integration/server follows the steps of the page with a server of its own. */

@@ -13,8 +13,12 @@ import { expect, test, vi } from "vitest";
 import { builtFile } from "../support/built-file.ts";
 import { PROGRAM, sandboxEnvironment } from "../support/cli-sandbox.ts";
 import { freePort } from "../support/free-port.ts";
+import { AWS_ENVIRONMENT, createBucket } from "../support/stores/document-stores.ts";
+import { startDynalite } from "../support/stores/dynalite.ts";
 import { startEtcd } from "../support/stores/etcd.ts";
 import { startMariaDb } from "../support/stores/mariadb.ts";
+import { startMoto } from "../support/stores/moto.ts";
+import { startNats } from "../support/stores/nats.ts";
 import { startPostgres } from "../support/stores/postgres.ts";
 import { startRedis } from "../support/stores/redis.ts";
 import { startRedisCluster } from "../support/stores/redis-cluster.ts";
@@ -73,7 +77,13 @@ interface Subject {
 
 const ofUrl: Subject = { name: "url", create: CLIENTS.url };
 
-const STORES: readonly { readonly name: string; start(): Promise<Store>; readonly subjects: readonly Subject[] }[] = [
+const STORES: readonly {
+  readonly name: string;
+  start(): Promise<Store>;
+  readonly subjects: readonly Subject[];
+  /** Default: all. */
+  readonly states?: readonly (typeof STATES)[number][];
+}[] = [
   {
     name: "Redis",
     async start() {
@@ -218,6 +228,38 @@ const STORES: readonly { readonly name: string; start(): Promise<Store>; readonl
     },
     subjects: [ofUrl],
   },
+  {
+    name: "NATS",
+    async start() {
+      const server = await startNats();
+      await createBucket({ kind: "nats", servers: [server.address], bucket: "locks" });
+      const url = `nats://${server.address}?bucket=locks`;
+      return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
+    },
+    subjects: [ofUrl],
+    // timers of the library, which cannot be reached, keep it alive while calls have no answer: until its leases have ended
+    states: ["healthy", "killed"],
+  },
+  {
+    name: "DynamoDB",
+    async start() {
+      const server = await startDynalite();
+      await createBucket({ kind: "dynamodb", endpoint: server.endpoint, table: "locks" });
+      const url = `dynamodb:locks?endpoint=${server.endpoint}`;
+      return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
+    },
+    subjects: [ofUrl],
+  },
+  {
+    name: "S3",
+    async start() {
+      const server = await startMoto();
+      await createBucket({ kind: "s3", endpoint: server.endpoint, bucket: "locks" });
+      const url = `s3://locks?endpoint=${server.endpoint}`;
+      return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
+    },
+    subjects: [ofUrl],
+  },
 ];
 
 /** For imports to come. */
@@ -255,6 +297,7 @@ class Program {
     const args = ["--no-warnings", "--input-type=module", "-e", text];
     this.#child = spawn(process.execPath, args, {
       cwd: fileURLToPath(new URL("../..", import.meta.url)),
+      env: { ...process.env, ...AWS_ENVIRONMENT },
       stdio: "pipe",
     });
     this.#child.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
@@ -293,22 +336,22 @@ class Program {
 
 test.concurrent.for(STORES)(
   "$name: a process without a holder and a waiter ends, whatever the store does",
-  async ({ start, subjects }) => {
+  async ({ start, subjects, states = STATES }) => {
     const store = await start();
     // a process for each state: it has a client of each kind, for each use
     const clients = subjects.flatMap(({ create, canCache = true }) =>
       USES.filter((use) => canCache || !use.includes("cache:")).map((use) => ({ create: create(store.url), use })),
     );
-    const programs = STATES.map(() => new Program(clients));
+    const programs = states.map(() => new Program(clients));
     const exits: Partial<Record<(typeof STATES)[number], number | null>> = {};
     try {
       for (const program of programs) await program.ready();
-      for (const state of STATES) {
+      for (const [index, state] of states.entries()) {
         if (state === "stopped") store.stop();
         if (state === "killed") await store.kill();
         // their connections are broken, and they try to connect again; or a call for an idle lock is not answered
         if (state !== "healthy") await new Promise((resolve) => setTimeout(resolve, 1_000));
-        exits[state] = await (programs[STATES.indexOf(state)] as Program).measureExit();
+        exits[state] = await (programs[index] as Program).measureExit();
       }
       expect(Object.entries(exits).filter(([, ms]) => ms === null || ms > EXIT_MS)).toEqual([]);
     } finally {

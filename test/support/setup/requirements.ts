@@ -15,6 +15,8 @@ import { installBetterSqlite3, installInterop, installInteropFolders, installPri
 import { installRuntimes } from "../runtimes.ts";
 import { etcdUnavailableReason, installEtcd } from "../stores/etcd.ts";
 import { installMariaDb, mariaDbUnavailableReason } from "../stores/mariadb.ts";
+import { installMoto } from "../stores/moto.ts";
+import { installNats } from "../stores/nats.ts";
 import { installPgBouncer, pgBouncerUnavailableReason } from "../stores/pgbouncer.ts";
 import { installPostgres, postgresUnavailableReason } from "../stores/postgres.ts";
 import { installRedis, redisUnavailableReason } from "../stores/redis.ts";
@@ -30,6 +32,7 @@ const INTEROP_FOLDERS = {
   pino: "pino",
   bundlers: "bundlers",
   jest: "jest",
+  dynalite: "dynalite",
 } as const;
 
 const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
@@ -41,6 +44,9 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   etcd: () => etcdUnavailableReason() === null && installEtcd(),
   "etcd-client": compileEtcdContender,
   curator: compileCurator,
+  nats: installNats,
+  dynalite: () => installInterop(INTEROP_FOLDERS.dynalite),
+  moto: installMoto,
   runtimes: installRuntimes,
   bindfs: installBindfs,
   chromium: () => chromiumUnavailableReason() === null && installChromium(),

@@ -6,6 +6,7 @@ test.each([
   ["redis://user:se@cret@host", "redis://host"],
   ["redis://:secret@a:1,b:2/0?prefix=x@y", "redis://a:1,b:2/0?prefix=x@y"],
   ["redis:user:secret@host", "redis://host"],
+  ["s3://key:secret@bucket/prefix", "s3://bucket/prefix"],
   ["postgres://host/db", "postgres://host/db"],
   ["sqlite:/folder@home/locks.db", "sqlite:/folder@home/locks.db"],
   ["holdfast+unix:/run@here/s", "holdfast+unix:/run@here/s"],

@@ -3,7 +3,7 @@
 // as a whole: the banner of many bundles declares "createRequire", and a bundler may give an import its own name back
 import nodeModule from "node:module";
 import { StoreRefusedError } from "../../../errors.ts";
-import { createMissingError, nullIfMissing } from "./missing-library.ts";
+import { createMissingError, nullIfMissing } from "../../missing-library.ts";
 import type { SqliteLike } from "./sqlite.ts";
 import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
 import type { SqliteDatabase } from "./types.ts";

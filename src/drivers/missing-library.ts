@@ -3,7 +3,7 @@
  * bundlers then accept that it is missing, as it is for users of other stores, and include it where it is installed.
  */
 
-import { StoreRefusedError } from "../../../errors.ts";
+import { StoreRefusedError } from "../errors.ts";
 
 /**
  * For what an import() of the package throws. @throws the error, if something else is wrong than that it is not

@@ -1,0 +1,42 @@
+/** nats://user:password@host:4222,host:4222?bucket=locks: servers of NATS, and a bucket; nats://token@host with a token. */
+
+import type { Driver } from "../../spi/driver.ts";
+import type { StoreDriverOptions } from "../document-store-driver.ts";
+import { parseStoreParameters } from "../document-store-driver.ts";
+import { nats } from "./driver.ts";
+
+const URL_PARTS = /^nats:\/\/(?:([^@/?#]*)@)?([^@/?#]+)\/?(?:\?([^#]*))?$/;
+
+/**
+ * The driver of a url, not opened yet.
+ * @throws TypeError for an invalid url; its message does not contain the url, which may hold a password
+ */
+export function natsFromUrl(url: string, { connectTimeout }: StoreDriverOptions): Driver {
+  const parts = URL_PARTS.exec(url);
+  const [, login, servers = "", query = ""] = parts ?? [];
+  const { bucket, ...options } = parseStoreParameters("nats", query, ["bucket"]);
+  if (parts === null || bucket === undefined)
+    throw new TypeError("url must have the form nats://user:password@host:4222,host:4222?bucket=locks");
+  return nats({
+    bucket,
+    servers: servers.split(","),
+    ...parseLogin(login),
+    ...(connectTimeout !== undefined && { connectTimeout }),
+    ...options,
+  });
+}
+
+function parseLogin(login: string | undefined): { user?: string; password?: string; token?: string } {
+  if (login === undefined) return {};
+  const [first = "", ...others] = login.split(":").map(decodePercent);
+  return others.length === 0 ? { token: first } : { user: first, password: others.join(":") };
+}
+
+function decodePercent(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    // without a cause: it would show the text
+    throw new TypeError("url must be percent-encoded properly");
+  }
+}
