@@ -401,12 +401,12 @@ test("close() with locks held and calls under way ends at once, and no error is 
   ];
   const startedAt = performance.now();
   await driver.close();
-  const results = await Promise.allSettled(under);
+  await Promise.allSettled(under);
   expect(performance.now() - startedAt).toBeLessThan(3_000);
   await expect(driver.claim(makeClaim("y"))).rejects.toThrow(/closed/);
 });
 
-test("a lease that is revoked from outside: the holder is told within a second, a waiter waits again", async () => {
+test("a lease that is revoked from outside: the holder is told within a second, the waiter is granted", async () => {
   newPrefix();
   const locks = openLocks({}, "30s");
   const others = openLocks({}, "31s");
@@ -417,8 +417,7 @@ test("a lease that is revoked from outside: the holder is told within a second, 
     what: "the waiter",
   });
   await new Promise((r) => setTimeout(r, 500));
-  const [first, second] = await readEtcdQueue(server, `${prefix}k`);
-  await server.call("/v3/lease/revoke", { ID: second?.lease });
+  const [first] = await readEtcdQueue(server, `${prefix}k`);
   await server.call("/v3/lease/revoke", { ID: first?.lease });
   const startedAt = performance.now();
   await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the loss" });
