@@ -30,6 +30,8 @@ export class Entry {
   watch: Watch | null = null;
   /** The name of what is watched, or will be soon: an entry, or the queue; "": nothing. */
   watched = "";
+  /** On its own entry, while it waits behind a single one: what ends that one may have ended this one before. */
+  ownWatch: Watch | null = null;
   /** Another claim waits for it; only known if the claim asks to be recalled. */
   isWanted = false;
   /** Other clients may ask about it: it was detached. */
@@ -87,6 +89,8 @@ export class Entry {
     this.isDeletePending = false;
     this.setLease(null);
     this.setWatch(null);
+    this.ownWatch?.cancel();
+    this.ownWatch = null;
   }
 
   get noneAnswer(): Answer {

@@ -58,8 +58,12 @@ export class EntryWatches {
       );
     const { name } = queue[blocker] as QueuedEntry;
     const isOnlyOne = isComplete && entry.isExclusive && ownIndex === 1;
-    const onGone = isOnlyOne ? onFirst : onChanged;
-    this.#watch(entry, name, { key: encodeText(name), without: "NOPUT" }, () => onGone(entry));
+    if (isOnlyOne) this.#watchOwnEntry(entry);
+    this.#watch(entry, name, { key: encodeText(name), without: "NOPUT" }, () => {
+      const ownSince = entry.ownWatch?.since ?? null;
+      if (isOnlyOne && ownSince !== null && ownSince <= entry.seenAt) onFirst(entry);
+      else onChanged(entry);
+    });
   }
 
   /** Watches the entry of a held claim: soon, if it is still held then. */
@@ -72,6 +76,14 @@ export class EntryWatches {
 
   close(): void {
     this.#timer.stop();
+  }
+
+  #watchOwnEntry(entry: Entry): void {
+    const onEvent = (event: WatchEvent): void => this.#onOwnEvent(entry, event);
+    entry.ownWatch ??= this.#options.stream.watch(
+      { key: encodeText(entry.name) },
+      { onEvent, onCreated: () => undefined },
+    );
   }
 
   #watchUnwatched(): void {
