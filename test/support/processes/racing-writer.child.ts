@@ -8,8 +8,9 @@ const BOUND_MS = 60_000;
 const store = createStore(JSON.parse(process.argv[2] as string));
 const report = (line: WriteReport): void => void process.send?.(line);
 
-await store.open?.(AbortSignal.timeout(BOUND_MS));
+// before anything else: it keeps the process alive, which connections of the store do not
 process.on("message", (order: WriteOrder) => void obey(order));
+await store.open?.(AbortSignal.timeout(BOUND_MS));
 process.on("disconnect", () => void store.close?.());
 report({ lane: -1, result: "conflict" });
 
