@@ -209,11 +209,13 @@ export class SharedDocument {
 
   async #fetch(signal?: AbortSignal): Promise<{ readonly document: LockDocument; readonly version: string }> {
     const { name, calls, verify } = this.#settings;
+    // a write that is answered meanwhile may be newer
+    const newestWrite = this.#newestWrite;
     const stored = await calls.read(name, signal);
     if (stored !== null && stored.version === this.#known?.version) return this.#known;
     const document = verify(stored);
     // a lagging replica: its answer would say that what was granted since does not exist
-    if (document.writeNumber < this.#newestWrite) throw new Error(`${name}: it was read in an older state than before`);
+    if (document.writeNumber < newestWrite) throw new Error(`${name}: it was read in an older state than before`);
     return { document, version: (stored as StoredDocument).version };
   }
 

@@ -434,11 +434,11 @@ test("a lease that is revoked from outside: the holder is told within a second, 
 test("claims that wait for a connection have their whole time, and renewals do not wait behind them", async () => {
   newPrefix();
   const proxy = await openProxy();
-  const driver = await openDriver({ servers: [proxy.address], commandTimeoutMs: 500 });
-  const held = makeClaim("held", { ttlMs: 4_000 });
+  const driver = await openDriver({ servers: [proxy.address], commandTimeoutMs: 1_500 });
+  const held = makeClaim("held", { ttlMs: 10_000 });
   await driver.claim(held);
   proxy.rule = (path) => (path === "/v3/kv/txn" ? new Promise((resolve) => void setTimeout(resolve, 150)) : "pass");
-  const claims = Promise.all(Array.from({ length: 400 }, (_, index) => driver.claim(makeClaim(`k${index}`))));
+  const claims = Promise.all(Array.from({ length: 1_200 }, (_, index) => driver.claim(makeClaim(`k${index}`))));
   expect((await driver.renew([held]))[0]?.state).toBe("held");
   expect(new Set((await claims).map(({ state }) => state))).toEqual(new Set(["held"]));
 }, 30_000);

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import type { EtcdAddress } from "./etcd.ts";
 
 /** What becomes of a call. drop: it is never answered; the server may see it, or not. */
-export type EtcdProxyRule = (path: string, body: string) => "pass" | "drop" | "answerNothing" | Promise<unknown>;
+type EtcdProxyRule = (path: string, body: string) => "pass" | "drop" | "answerNothing" | Promise<unknown>;
 
 export type EtcdProxy = {
   readonly address: EtcdAddress;
