@@ -1,6 +1,7 @@
 // The code of the package: every entry, and the chunks that they share.
 
 import { posix, resolve } from "node:path";
+import { transform } from "esbuild";
 import type { OutputChunk, OutputOptions, Plugin } from "rolldown";
 import { rolldown } from "rolldown";
 import type { PackageEntry } from "../check/package-entries.ts";
@@ -34,20 +35,23 @@ const BASE = {
   minShareCount: 3,
 };
 
+/** The libraries of the gateway, more than half of its code: none of ours, so it is minified. */
+const LIBRARIES = { name: "libraries", test: /node_modules\// };
+
 /** These need modules of Node that take longer to load, of child processes and sockets. */
 const SLOW_SYSTEM = "(?:file-lock|flock)\\.ts";
 
 /**
  * What many entries have in common, in few files: by itself rolldown makes one for each combination of entries that share
  * it, and an import pays for each file, about as much as for 20 kB; a bundler of users keeps the whole of a file that two of
- * its own chunks need. What fencing needs of the stores of databases is apart from what only these use, and what needs TLS
+ * its own chunks need. What fencing needs of the drivers of etcd and of databases is apart from what only these use, and what needs TLS
  * from what does not: Node loads it in five milliseconds.
  */
 const SHARED_CHUNKS = [
   BASE,
   {
     name: "handles",
-    test: /src\/(?:fencing\/(?:handles|database-errors)|drivers\/sql\/(?:clients\/(?:emitter|members|mysql-protocol|sqlite)|schema|advisory\/lock-number))\.ts/,
+    test: /src\/(?:fencing\/(?:handles|database-errors)|drivers\/etcd\/(?:messages|names|tokens)|drivers\/sql\/(?:clients\/(?:emitter|members|mysql-protocol|sqlite)|schema|advisory\/lock-number))\.ts/,
     minShareCount: 2,
   },
   // what clients and drivers have in common beside it; the server needs the lease-time rule and nothing else of the client.
@@ -130,7 +134,7 @@ export async function bundleCode(entries: readonly PackageEntry[]): Promise<Buil
   const modules = bundle([...entries.map(({ source }) => source), GATEWAY], [textModules, zodStaysSmall], {
     ...COMMON,
     format: "esm",
-    codeSplitting: { groups: SHARED_CHUNKS },
+    codeSplitting: { groups: [LIBRARIES, ...SHARED_CHUNKS] },
     entryFileNames: "[name].js",
     chunkFileNames: "chunks/[name]-[hash].js",
   });
@@ -148,9 +152,18 @@ export async function bundleCode(entries: readonly PackageEntry[]): Promise<Buil
   });
   const chunks = [...(await modules), ...(await commonJs)];
   return {
-    files: chunks.map(({ fileName, code }) => ({ path: fileName, text: code.replaceAll(TEXT_PATH, "") })),
+    files: await Promise.all(
+      chunks.map(async ({ name, fileName, code }) => ({
+        path: fileName,
+        text: name === LIBRARIES.name ? await minifyCode(code) : code.replaceAll(TEXT_PATH, ""),
+      })),
+    ),
     modules: chunks.flatMap(({ moduleIds }) => moduleIds),
   };
+}
+
+async function minifyCode(code: string): Promise<string> {
+  return (await transform(code, { minify: true, format: "esm", target: "node20.19", legalComments: "none" })).code;
 }
 
 async function bundle(sources: readonly string[], plugins: Plugin[], options: OutputOptions): Promise<OutputChunk[]> {
