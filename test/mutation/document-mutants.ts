@@ -94,7 +94,7 @@ export const DOCUMENT_MUTANTS: readonly Mutant[] = [
   {
     ...shared,
     name: "in documents, an old read that is believed",
-    find: "if (document.writeNumber < this.#newestWrite) throw",
+    find: "if (document.writeNumber < newestWrite) throw",
     replace: "if (document.writeNumber < 0) throw",
   },
   {
