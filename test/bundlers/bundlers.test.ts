@@ -106,7 +106,7 @@ describe("webpack", () => {
   test("CommonJS", { timeout: TIMEOUT_MS }, async () => {
     const warnings = await pack("./connected.cjs.js", { filename: "main.cjs" });
     // of libraries that are not installed, and of nothing else
-    expect(warnings.filter((warning) => !/^Module not found: .*'(?:[\w/.-]+)' in/.test(warning))).toEqual([]);
+    expect(warnings.filter((warning) => !/^Module not found: .*'(?:[@\w/.-]+)' in/.test(warning))).toEqual([]);
     expect(await project.run("webpack/main.cjs")).toBe(HELD_ALONE);
     const [redis, postgres] = ["redis://127.0.0.1:1", "postgres://u@127.0.0.1:1/d"] as const;
     expect(await project.run("webpack/main.cjs", redis)).toMatch(
