@@ -6,8 +6,10 @@ import type { Draft } from "./draft.ts";
 import type { Entry, LockDocument } from "./format.ts";
 import type { Outcome, SharedDocument } from "./shared-document.ts";
 
-/** While more of its lease is left, a claim is looked up and not renewed, so that one that asks often costs reads only. */
+/** While more of its lease is left, a held claim is looked up and not renewed. */
 const UNRENEWED_SHARE = 7 / 8;
+/** The same for one that waits, which asks often: reads are cheaper than writes. */
+const UNRENEWED_WAITING_SHARE = 2 / 3;
 /** A waiting claim reads so many times as seldom as the first one at most. */
 const MAX_POLL_FACTOR = 10;
 /** So many claims ahead of one that waits are looked at to find when one may be over. */
@@ -166,7 +168,8 @@ export class DocumentClaims {
   #needsRenewal({ sentAt }: OwnClaim, entry: Entry, draft: Draft): boolean {
     const { readTime, watch } = this.#settings;
     if (entry.isRevoked) return false;
-    if (entry.leaseMs !== entry.ttlMs || readTime() - sentAt >= (1 - UNRENEWED_SHARE) * entry.ttlMs) return true;
+    const share = entry.token === 0 ? UNRENEWED_WAITING_SHARE : UNRENEWED_SHARE;
+    if (entry.leaseMs !== entry.ttlMs || readTime() - sentAt >= (1 - share) * entry.ttlMs) return true;
     // its renewal recalls the holders once more, who may have missed the first push
     const queue = draft.queueOf(entry.key);
     return watch !== undefined && frontWaiter(queue)?.id === entry.id && queue.some(isRecallable);

@@ -71,6 +71,26 @@ test("a lock of a process that is alone costs two writes and no read", async () 
   expect(cost).toEqual({ reads: 0, writes: 2 });
 });
 
+test("a claim that waits and asks often is written once in a third of its lease, and read else", async () => {
+  const store = new MemoryDocuments();
+  const [holder, waiter] = [await openDriver(store), await openDriver(store)];
+  await claimHeld(holder);
+  const claim = makeClaim("key", { ttlMs: 3_000 });
+  await waiter.claim(claim);
+  const startedAt = performance.now();
+  let asked = 0;
+  const cost = await countCalls(store, async () => {
+    while (performance.now() - startedAt < 1_500) {
+      expect((await renew(waiter, claim))?.state).toBe("waiting");
+      asked++;
+      await delay(20);
+    }
+  });
+  expect(asked).toBeGreaterThan(10);
+  expect(cost.writes).toBe(1);
+  expect(cost.reads).toBeGreaterThan(10);
+});
+
 async function claimHeld(driver: Driver, key = "key"): Promise<Claim> {
   const claim = makeClaim(key);
   expect((await driver.claim(claim)).state).toBe("held");
