@@ -44,6 +44,7 @@ const STORES: readonly Store[] = [
   { name: "MariaDB", free: "sql-uncontended-mysql", contended: "sql-exclusion-mysql", handOff: "sql-hand-off-mysql" },
   { name: "SQLite", free: "sql-uncontended-sqlite" },
   { name: "ZooKeeper", free: "zookeeper-alone", contended: "zookeeper-processes" },
+  { name: "etcd", free: "etcd-alone", contended: "etcd-processes", handOff: "etcd-hand-off" },
 ];
 const USUAL = "Holdfast";
 const STRICT = "Holdfast, strict order";
