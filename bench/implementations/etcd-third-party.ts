@@ -1,4 +1,4 @@
-/** etcd3, whose lock takes a free key or fails: who waits asks again. */
+/** etcd3, whose lock takes a free key or fails: a caller that waits asks again. */
 
 import { setTimeout as delay } from "node:timers/promises";
 import { parsePort } from "../harness/address.ts";

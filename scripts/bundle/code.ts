@@ -35,7 +35,7 @@ const BASE = {
   minShareCount: 3,
 };
 
-/** The libraries of the gateway, more than half of its code: none of ours, so it is minified. */
+/** The libraries of the gateway, more than half of its code. Stack traces of other projects' code need not be read, so it is minified. */
 const LIBRARIES = { name: "libraries", test: /node_modules\// };
 
 /** These need modules of Node that take longer to load, of child processes and sockets. */

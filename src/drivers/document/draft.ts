@@ -107,7 +107,7 @@ export class Draft {
     this.#set({ ...entry, isRevoked: true });
   }
 
-  /** @param reason kept for a while, for whoever asks about it */
+  /** @param reason kept for a while, for clients that ask about it */
   remove(entry: Entry, reason: EndReason | null): void {
     this.#entries.delete(entry.id);
     this.#hasChanged = true;

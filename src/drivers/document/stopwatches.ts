@@ -1,6 +1,6 @@
 /**
  * What one process has seen of the entries of one document, by its own monotonic clock: since when each is unchanged. The rule of
- * the DynamoDB lock client: an entry whose renewal was not seen to change for its lease is over. Nobody's clock is compared.
+ * the DynamoDB lock client: an entry whose renewal was not seen to change for its lease is over. No two clocks are compared.
  */
 
 import type { ClaimId } from "../../spi/driver.ts";

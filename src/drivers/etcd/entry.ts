@@ -88,6 +88,10 @@ export class Entry {
     this.endReason ??= this.grant === "revoked" ? "revoked" : reason;
     this.isDeletePending = false;
     this.setLease(null);
+    this.endWatches();
+  }
+
+  endWatches(): void {
     this.setWatch(null);
     this.ownWatch?.cancel();
     this.ownWatch = null;
@@ -149,7 +153,7 @@ export class Entries {
   /** Drops what is kept of the claim; its entry remains with its lease, until that is overdue. */
   forget({ id }: Claim): void {
     const entry = this.#byId.get(id);
-    entry?.setWatch(null);
+    entry?.endWatches();
     if (entry === undefined || entry.lease === null) this.#byId.delete(id);
     else {
       // if the claim is attached again, it must be this one that is no longer overdue

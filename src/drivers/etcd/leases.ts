@@ -65,7 +65,7 @@ export class Leases {
     await this.#keepAlive(lease);
   }
 
-  /** Grants a lease that does not belong to this driver: nobody here extends it. */
+  /** Grants a lease that this driver does not extend. */
   grantDetached(ttlMs: number): Promise<string> {
     return this.#grant(Math.ceil(ttlMs / 1_000));
   }

@@ -30,7 +30,7 @@ export class Names {
     this.#isCompatible = isCompatible;
   }
 
-  /** A key that only the driver reads: whoever may read its entries may read it. */
+  /** A key that only the driver reads: a user who may read its entries may read it. */
   get probeKey(): string {
     return `${this.prefix}\u0000`;
   }

@@ -109,7 +109,7 @@ export class EntryQueues {
       this.#options.onEnd(entry, reason);
       return entry.noneAnswer;
     }
-    // a try: somebody is there, or only entries of keys that begin with this one
+    // a try: other claims are there, or only entries of keys that begin with this one
     if (toQueue(others?.kvs, entry.queueName).length > 0) {
       this.#options.onEnd(entry, null);
       return { state: "none" };
@@ -239,7 +239,7 @@ export class EntryQueues {
     // the client that renews it next puts it on one of its leases
     entry.isShared = true;
     entry.isWanted = false;
-    entry.setWatch(null);
+    entry.endWatches();
     entry.setLease(null);
     entry.status = "unplaced";
     return succeeded;

@@ -454,3 +454,26 @@ test("a claim that is twice in one call of releases is released", async () => {
   }
   expect((await readEtcdQueue(server, `${prefix}key`)).length).toBe(0);
 });
+
+test("a lock that was waited for, and detached, leaves no watch", async () => {
+  newPrefix();
+  const own = await startEtcd();
+  disposables.push(() => own[Symbol.asyncDispose]());
+  const driver = await openDriver({ servers: [own.address] });
+  const [first, second] = [makeClaim("key"), makeClaim("key")];
+  await driver.claim(first);
+  await driver.claim(second);
+  // its predecessor, and its own entry
+  await until(async () => (await countWatches(own)) === 2, { within: 10_000, what: "the watches" });
+  await driver.release([{ claim: first, hasUnansweredClaim: false }]);
+  expect((await driver.renew([second]))[0]?.state).toBe("held");
+  expect(await driver.detach?.([second])).toEqual([true]);
+  driver.forget?.(second);
+  await until(async () => (await countWatches(own)) === 0, { within: 10_000, what: "the end of the watches" });
+});
+
+/** As the server counts them. */
+async function countWatches(target: EtcdServer): Promise<number> {
+  const metrics = await (await fetch(`${target.url}/metrics`)).text();
+  return Number(/^etcd_debugging_mvcc_watcher_total (\d+)$/m.exec(metrics)?.[1]);
+}
