@@ -27,6 +27,8 @@ const SERVERS = ["src/server/server.ts", GATEWAY];
 /** What rolldown makes of import() in CommonJS. */
 const REQUIRED_SERVER =
   /Promise\.resolve\(\)\.then\(\(\) => [^;]*require\("[^"]*\/((?:server|gateway)\/\w+\.js)"\), 1\)\)/g;
+/** The same of a module of the user, whose path is in a variable: require() would refuse one that awaits something. */
+const REQUIRED_MODULE = /Promise\.resolve\(\)\.then\(\(\) => [^;]*require\((\w+)\), 1\)\)/g;
 
 /** All that the smallest entries share with others. It needs no module of Node, which would take three milliseconds. */
 const BASE = {
@@ -85,7 +87,7 @@ const COMMAND_CHUNKS = [
   { name: "terminal", test: /src\/cli\/(?:errors|output|signals|duration-flag)/ },
   {
     name: "run",
-    test: /src\/cli\/(?:commands\/run\/|acquire-flags|open-store|lock-request|inherited|references|wait-reporter)|src\/os\/flock/,
+    test: /src\/cli\/(?:commands\/run\/|acquire-flags|store-choice|load-driver|open-store|lock-request|inherited|references|wait-reporter)|src\/os\/flock/,
   },
 ];
 
@@ -112,7 +114,9 @@ const serversStayOutside: Plugin = {
   },
   renderChunk(code, { fileName }) {
     const toPath = (path: string): string => JSON.stringify(posix.relative(posix.dirname(fileName), path));
-    const loaded = code.replace(REQUIRED_SERVER, (_, path) => `import(${toPath(path)})`);
+    const loaded = code
+      .replace(REQUIRED_SERVER, (_, path) => `import(${toPath(path)})`)
+      .replace(REQUIRED_MODULE, (_, variable) => `import(${variable})`);
     if (/require\([^)]*\/(?:server|gateway)\.js"\)/.test(loaded))
       throw new Error(`${fileName} loads an ES module by require()`);
     return loaded;

@@ -3,19 +3,19 @@
 import { MIN_TTL_MS } from "../util/duration.ts";
 import { parseDurationFlag } from "./duration-flag.ts";
 import { CommandError } from "./errors.ts";
+import type { StoreFlags } from "./store-choice.ts";
 
 /** The default of `--ttl`, if the lock does not last as long as the session. */
 export const DEFAULT_LEASE_MS = 30_000;
 
 /** The flags as commander parses them. */
-export interface AcquireFlags {
+export interface AcquireFlags extends StoreFlags {
   readonly shared?: boolean;
   readonly permits?: string;
   readonly wait?: string;
   readonly noWait?: boolean;
   readonly ttl?: string;
   readonly conflictExitCode?: string;
-  readonly url?: string;
   readonly label?: string;
   readonly quiet?: boolean;
   readonly verbose?: boolean;

@@ -167,6 +167,12 @@ function describePath(error: unknown): string {
   return "";
 }
 
+/** Of a file that a store needs, not of the socket of a server. */
+function isMissingFile(error: unknown): boolean {
+  const { code, syscall } = error as { readonly code?: unknown; readonly syscall?: unknown };
+  return code === "ENOENT" && typeof syscall === "string" && syscall !== "connect";
+}
+
 function isNetworkCode(code: unknown): boolean {
   return typeof code === "string" && Object.hasOwn(NETWORK_ERRORS, code);
 }
@@ -207,7 +213,7 @@ function describeCause(error: unknown): string {
   let description = toErrorLike(error).message;
   for (let cause: unknown = error; cause !== undefined && cause !== null; cause = (cause as Error).cause) {
     const { code, message } = toErrorLike(cause);
-    if (isNetworkCode(code)) return NETWORK_ERRORS[code as string] as string;
+    if (isNetworkCode(code) && !isMissingFile(cause)) return NETWORK_ERRORS[code as string] as string;
     if (message !== "") description = message;
   }
   return `cannot be used: ${description}`;

@@ -12,7 +12,6 @@ import type { KeepSessionSocket } from "../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../drivers/server/keep-session.ts";
 import type { ClaimView, Driver, Page, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
-import { redactUrl } from "../util/redact-url.ts";
 import {
   CommandError,
   createSilenceError,
@@ -21,7 +20,10 @@ import {
   toCallError,
   toCommandError,
 } from "./errors.ts";
+import { loadDriver } from "./load-driver.ts";
 import { createReporter } from "./output.ts";
+import type { StoreChoice, StoreFlags } from "./store-choice.ts";
+import { chooseStore, describeStore } from "./store-choice.ts";
 import { resultWithin } from "./timeout.ts";
 
 /** An open store. */
@@ -31,34 +33,40 @@ export interface Store {
   readonly traits: Traits;
   /** Its name in messages. */
   readonly name: string;
+  /** Releases what is held, and disconnects. A driver that does not end, or fails at its end, cannot change the result of a command. */
+  close(): Promise<void>;
 }
 
-/** The url from --url, else from the environment; undefined: the user's own server. */
-export function resolveUrl(url: string | undefined = process.env.HOLDFAST_URL): string | undefined {
-  return url === "" ? undefined : url;
-}
-
-/** The name of a store in messages. */
-export function describeStore(givenUrl: string | undefined): string {
-  const url = resolveUrl(givenUrl);
-  if (url === undefined) return "your lock server";
-  return /^[a-z\d+]+:/.test(url) ? redactUrl(url) : "the url";
-}
+/** Longer than a client waits for the answers to its releases. */
+const CLOSE_TIMEOUT_MS = 6_000;
 
 /**
  * Connects.
- * @throws CommandError unreachable, refused, or usage for an invalid url
+ * @throws CommandError unreachable, refused, or usage for an invalid url or a module that has no driver
  */
-export async function openStore(url: string | undefined, options: LocksOptions = {}): Promise<Store> {
-  const name = describeStore(url);
+export async function openStore(flags: StoreFlags, options: LocksOptions = {}): Promise<Store> {
+  const choice = chooseStore(flags);
+  const name = describeStore(choice);
   try {
     // openStoreWithRetry() decides how long to wait
-    const driver = await createDriver(url, { opensOnce: true });
+    const driver = await createStoreDriver(choice, { opensOnce: true });
     const client = new Client(driver, parseClientOptions(options), Math.random);
     const { traits } = await client.open();
-    return { locks: bindLocks(client), driver, traits, name };
+    const close = (): Promise<void> => resultWithin(CLOSE_TIMEOUT_MS, client.close()).catch(() => undefined);
+    return { locks: bindLocks(client), driver, traits, name, close };
   } catch (error) {
     throw toCommandError(error, name);
+  }
+}
+
+/** Not open. @throws CommandError, TypeError usage; unreachable or refused if a function of the user failed */
+async function createStoreDriver(choice: StoreChoice, options: { readonly opensOnce: boolean }): Promise<Driver> {
+  if (choice.driver === undefined) return createDriver(choice.url, options);
+  try {
+    return await loadDriver(choice.driver);
+  } catch (error) {
+    const { kind, message, cause } = error as CommandError;
+    throw kind === "usage" ? new CommandError(kind, `${choice.origin}: ${message}`, { cause }) : error;
   }
 }
 
@@ -72,8 +80,7 @@ const MIN_ATTEMPT_MS = 10;
 /** After this time a message says what the command waits for. */
 const NOTICE_AFTER_MS = 1_000;
 
-export interface RetryOptions {
-  readonly url: string | undefined;
+export interface RetryOptions extends StoreFlags {
   /** The longest wait from now, in milliseconds; 0: connect once; undefined: no limit. */
   readonly waitMs: number | undefined;
   readonly signal?: AbortSignal;
@@ -86,25 +93,26 @@ export interface RetryOptions {
  * Opens the store within the wait, so that a wait covers a server that is frozen or is being restarted. Without a limit
  * it begins to wait only if a server is there: else the address may be wrong, and no time corrects that.
  * @throws CommandError unreachable: a transient error at the end of the wait, any other at once; refused; usage for an
- * invalid url
+ * invalid url or driver
  */
 export async function openStoreWithRetry(options: RetryOptions, settings: LocksOptions): Promise<Store> {
-  const { url, waitMs = Number.POSITIVE_INFINITY, signal } = options;
-  if (waitMs === 0) return openStore(url, settings);
+  const { waitMs = Number.POSITIVE_INFINITY, signal } = options;
+  if (waitMs === 0) return openStore(options, settings);
+  const choice = chooseStore(options);
   const startedAt = performance.now();
   const deadline = startedAt + Math.max(waitMs, SHORTEST_CONNECT_MS);
   let mayWait = waitMs !== Number.POSITIVE_INFINITY;
   let isReported = false;
   let lastFailure: CommandError | null = null;
   for (let pauseMs = MIN_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, MAX_PAUSE_MS)) {
-    const opened = await openBefore(url, settings, deadline);
+    const opened = await openBefore(options, settings, deadline);
     if (opened !== null && "locks" in opened) return opened;
     // an attempt that the end of the wait has cut says less than a complete one
-    const result: CommandError = opened ?? lastFailure ?? createSilenceError(describeStore(url));
+    const result: CommandError = opened ?? lastFailure ?? createSilenceError(describeStore(choice));
     lastFailure = result;
     const now = performance.now();
     mayWait ||= isUnresponsive(result);
-    if (!mayRetry(result, url) || !mayWait || signal?.aborted === true) throw result;
+    if (!mayRetry(result, choice) || !mayWait || signal?.aborted === true) throw result;
     if (now >= deadline) throw toTimeoutError(result, waitMs);
     if (!isReported && now >= startedAt + NOTICE_AFTER_MS) {
       isReported = true;
@@ -120,8 +128,8 @@ export async function openStoreWithRetry(options: RetryOptions, settings: LocksO
  * The drivers of other stores have retried themselves until their connectTimeout, and report lasting causes as
  * refusals.
  */
-function mayRetry(error: CommandError, url: string | undefined): boolean {
-  const isLockServer = /^(?:holdfasts?:|holdfast\+unix:|$)/i.test(resolveUrl(url) ?? "");
+function mayRetry(error: CommandError, { url = "", driver }: StoreChoice): boolean {
+  const isLockServer = driver === undefined && /^(?:holdfasts?:|holdfast\+unix:|$)/i.test(url);
   return isLockServer ? isTransient(error) : error.kind === "unreachable";
 }
 
@@ -131,14 +139,14 @@ function describeRest(restMs: number): string {
 
 /** Opens the store, or gives the error; null at the deadline. */
 async function openBefore(
-  url: string | undefined,
+  flags: StoreFlags,
   settings: LocksOptions,
   deadline: number,
 ): Promise<Store | CommandError | null> {
-  const opening = openStore(url, settings).catch((error: unknown) => error as CommandError);
+  const opening = openStore(flags, settings).catch((error: unknown) => error as CommandError);
   const result = await resultWithin(Math.max(deadline - performance.now(), 1), opening);
   if (result !== undefined) return result;
-  void opening.then((store) => ("locks" in store ? store.locks.close() : undefined));
+  void opening.then((store) => ("locks" in store ? store.close() : undefined));
   return null;
 }
 

@@ -100,7 +100,7 @@ function createProgram(commandName: string | undefined, command: readonly string
   addEpilog(root, {
     examples: ["holdfast run nightly-report -- ./report.sh", "holdfast ls"],
     notes: [
-      "Without --url and HOLDFAST_URL, all commands use your own lock server on this machine. It is started on demand.",
+      "Without --url, --driver, HOLDFAST_URL and HOLDFAST_DRIVER, all commands use your own lock server on this machine. It is started on demand.",
       "Durations are written as 500ms, 30s, 1m30s, 2h or 1d; a bare number is seconds.",
     ],
   });
@@ -122,7 +122,12 @@ function setAction(program: Program, command: Command, action: (...args: never[]
   });
 }
 
-const URL_HELP = "the store (default: HOLDFAST_URL, or your own lock server)";
+/** Adds the flags that name the store. */
+function addStoreOptions(command: Command): Command {
+  return command
+    .option("--url <url>", "the store (default: HOLDFAST_URL, or your own lock server)")
+    .option("--driver <module>", "a module with a driver or a store of your own, instead of --url (HOLDFAST_DRIVER)");
+}
 
 /**
  * Adds the flags of commands that wait for a lock. `ttl` is the help of --ttl. The short flags are those of flock(1).
@@ -144,15 +149,14 @@ function addWaitOptions(command: Command, ttl: string): Command {
 
 /** Adds the flags of commands that work on a lock. */
 function addLockOptions(command: Command): Command {
-  return command
-    .option("--url <url>", URL_HELP)
+  return addStoreOptions(command)
     .option("--json", "print results and causes of failure as JSON")
     .option("-q, --quiet", "print nothing on stderr");
 }
 
 /** Adds the flags of commands that print the state of a store. */
 function addViewOptions(command: Command, jsonHelp: string): Command {
-  return command.option("--url <url>", URL_HELP).option("--json", jsonHelp);
+  return addStoreOptions(command).option("--json", jsonHelp);
 }
 
 function addRun(program: Program, commandWords: readonly string[]): void {

@@ -5,18 +5,18 @@ import type { ClaimView, LockSpec } from "../../spi/driver.ts";
 import { formatDuration } from "../../util/duration.ts";
 import { listClaims, MAX_LISTED, openStore } from "../open-store.ts";
 import { escapeControl, formatJsonLine, info, printLine } from "../output.ts";
+import type { StoreFlags } from "../store-choice.ts";
 import type { Column, Terminal } from "../terminal-table.ts";
 import { detectTerminal, renderTable, truncateLabel } from "../terminal-table.ts";
 
 /** Flags of `ls`. */
-export interface ListFlags {
-  readonly url?: string;
+export interface ListFlags extends StoreFlags {
   readonly json?: boolean;
 }
 
 /** Lists the claims on keys that begin with `prefix`. With --json it prints one object per line. */
 export async function listCommand(prefix: string | undefined, flags: ListFlags): Promise<number> {
-  const store = await openStore(flags.url);
+  const store = await openStore(flags);
   try {
     const { items: views, next } = await listClaims(store, prefix ?? "");
     if (flags.json === true) for (const view of views) printLine(formatJsonLine(toClaimInfo(view)));
@@ -24,7 +24,7 @@ export async function listCommand(prefix: string | undefined, flags: ListFlags):
     if (next !== undefined) info(`showing the first ${MAX_LISTED} claims; pass a PREFIX to narrow the list`);
     return 0;
   } finally {
-    await store.locks.close();
+    await store.close();
   }
 }
 

@@ -19,11 +19,11 @@ import { openStore, openStoreWithRetry } from "../open-store.ts";
 import { createReporter, formatJsonLine, printLine, printRequired, quoteKeys } from "../output.ts";
 import { findHeld, REFERENCE_VARIABLE } from "../references.ts";
 import { catchSignals, InterruptedError } from "../signals.ts";
+import type { StoreFlags } from "../store-choice.ts";
 import { acquireWithProgress } from "../wait-reporter.ts";
 
 /** Flags of the commands that take a reference. */
-export interface ReferenceFlags {
-  readonly url?: string;
+export interface ReferenceFlags extends StoreFlags {
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -48,7 +48,7 @@ export async function acquireCommand(keys: readonly string[], flags: AcquireFlag
   const conflictExitCode = parseConflictExitCode(flags.conflictExitCode);
   const startedAt = performance.now();
   const opening = openStoreWithRetry(
-    { ...reporterFlags(flags), url: flags.url, waitMs, signal: signals.terminating },
+    { ...flags, waitMs, signal: signals.terminating },
     { order: "strict" },
   );
   return withStore(signals.orInterrupted(opening), async (store) => {
@@ -262,8 +262,8 @@ function reporterFlags({ quiet, verbose, json }: AcquireFlags): { quiet?: boolea
   return { ...(quiet === true && { quiet }), ...(verbose === true && { verbose }), ...(json === true && { json }) };
 }
 
-function openReferenceStore({ url }: ReferenceFlags): Promise<Store> {
-  return openStore(url, { order: "strict" });
+function openReferenceStore(flags: ReferenceFlags): Promise<Store> {
+  return openStore(flags, { order: "strict" });
 }
 
 async function withStore(openingStore: Promise<Store>, work: (store: Store) => Promise<number>): Promise<number> {
@@ -275,6 +275,6 @@ async function withStore(openingStore: Promise<Store>, work: (store: Store) => P
   try {
     return await work(store);
   } finally {
-    await store.locks.close();
+    await store.close();
   }
 }

@@ -7,11 +7,11 @@ import { CommandError, toCommandError } from "../errors.ts";
 import type { Store } from "../open-store.ts";
 import { listClaims, openStore } from "../open-store.ts";
 import { createReporter, escapeControl, formatJsonLine, printLine, quoteKey } from "../output.ts";
+import type { StoreFlags } from "../store-choice.ts";
 import { describeHolders } from "./show.ts";
 
 /** Flags of `revoke`. */
-export interface RevokeFlags {
-  readonly url?: string;
+export interface RevokeFlags extends StoreFlags {
   readonly json?: boolean;
   readonly quiet?: boolean;
   readonly token?: string;
@@ -25,7 +25,7 @@ export interface RevokeFlags {
  */
 export async function revokeCommand(key: string, flags: RevokeFlags): Promise<number> {
   validateKey(key);
-  const store = await openStore(flags.url, { order: "strict" });
+  const store = await openStore(flags, { order: "strict" });
   try {
     const queue = await listQueue(store, key);
     const token = parseToken(flags.token, key, queue);
@@ -48,7 +48,7 @@ export async function revokeCommand(key: string, flags: RevokeFlags): Promise<nu
     else createReporter(flags).info(describeResult(key, token, holder, now));
     return 0;
   } finally {
-    await store.locks.close();
+    await store.close();
   }
 }
 

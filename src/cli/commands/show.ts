@@ -9,14 +9,14 @@ import { CommandError, toCommandError } from "../errors.ts";
 import type { Store } from "../open-store.ts";
 import { listClaims, openAdmin, openStore } from "../open-store.ts";
 import { escapeControl, formatJsonLine, printLine, quoteKey } from "../output.ts";
+import type { StoreFlags } from "../store-choice.ts";
 import type { Column, Terminal } from "../terminal-table.ts";
 import { colorize, detectTerminal, renderTable, truncateMiddle } from "../terminal-table.ts";
 import { renderEventTable, toJsonEvent } from "./event-format.ts";
 import { formatLease, formatModeSuffix, sinceMs } from "./list.ts";
 
 /** Flags of `show`. */
-export interface ShowFlags {
-  readonly url?: string;
+export interface ShowFlags extends StoreFlags {
   readonly json?: boolean;
   readonly events?: string;
 }
@@ -40,7 +40,7 @@ export interface KeyReport {
 export async function showCommand(key: string, flags: ShowFlags): Promise<number> {
   validateKey(key);
   const maxEvents = parseMaxEvents(flags.events);
-  const store = await openStore(flags.url);
+  const store = await openStore(flags);
   try {
     const { items: views } = await listClaims(store, key);
     const queue = views.filter(({ locks }) => locks.some((spec) => spec.key === key));
@@ -50,7 +50,7 @@ export async function showCommand(key: string, flags: ShowFlags): Promise<number
     else for (const outputLine of formatReport(report, detectTerminal())) printLine(outputLine);
     return 0;
   } finally {
-    await store.locks.close();
+    await store.close();
   }
 }
 

@@ -4,12 +4,12 @@ import { toCommandError } from "../errors.ts";
 import { openStore, requireAdmin } from "../open-store.ts";
 import { formatJsonLine, info } from "../output.ts";
 import { catchSignals } from "../signals.ts";
+import type { StoreFlags } from "../store-choice.ts";
 import { detectTerminal } from "../terminal-table.ts";
 import { formatEventLine, toJsonEvent } from "./event-format.ts";
 
 /** Flags of `watch`. */
-export interface WatchFlags {
-  readonly url?: string;
+export interface WatchFlags extends StoreFlags {
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -20,7 +20,7 @@ export interface WatchFlags {
  */
 export async function watchCommand(prefix: string | undefined, flags: WatchFlags): Promise<number> {
   const signals = catchSignals();
-  const store = await signals.orInterrupted(openStore(flags.url));
+  const store = await signals.orInterrupted(openStore(flags));
   const admin = await signals.orInterrupted(requireAdmin(store, "watch"));
   const terminal = detectTerminal();
   const isJson = flags.json === true;
@@ -54,7 +54,7 @@ export async function watchCommand(prefix: string | undefined, flags: WatchFlags
     return await signals.orInterrupted(finished);
   } finally {
     admin.close();
-    await store.locks.close();
+    await store.close();
   }
 }
 

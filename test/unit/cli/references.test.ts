@@ -15,7 +15,7 @@ import { randomId } from "../../../src/util/ids.ts";
 async function openStore(driver: Driver = memory()): Promise<Store> {
   const client = new Client(driver, parseClientOptions({}), Math.random);
   const { traits } = await client.open();
-  return { locks: bindLocks(client), driver, traits, name: "the store" };
+  return { locks: bindLocks(client), driver, traits, name: "the store", close: () => client.close() };
 }
 
 async function holdShared(store: Store, key: string): Promise<{ readonly part: DetachedClaim; readonly text: string }> {

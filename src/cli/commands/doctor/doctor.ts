@@ -2,22 +2,24 @@ import type { Check, Driver } from "../../../spi/driver.ts";
 import { redactUrl } from "../../../util/redact-url.ts";
 import { EXIT_CODES, toCallError, toCommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
-import { openAdmin, openStore, resolveUrl } from "../../open-store.ts";
+import { openAdmin, openStore } from "../../open-store.ts";
 import { formatJsonLine, printLine } from "../../output.ts";
+import type { StoreChoice, StoreFlags } from "../../store-choice.ts";
+import { chooseStore, describeStore } from "../../store-choice.ts";
 import { colorize, detectTerminal } from "../../terminal-table.ts";
 import type { CycleTimes, Measurements } from "./report.ts";
 import { buildReport, VERSIONS } from "./report.ts";
 import { compareTokens, createProbeClaim } from "./token-migration.ts";
 
 /** Flags of `doctor`. */
-export interface DoctorFlags {
-  readonly url?: string;
+export interface DoctorFlags extends StoreFlags {
   readonly json?: boolean;
   readonly key?: string;
   readonly from?: string;
 }
 
 const CYCLES = 20;
+const NO_SERVER = "the store is not a Holdfast server";
 
 /** Measures the store and prints the checks. The exit code is that of the worst result. */
 export async function doctorCommand(flags: DoctorFlags): Promise<number> {
@@ -30,36 +32,40 @@ export async function doctorCommand(flags: DoctorFlags): Promise<number> {
 }
 
 /** The checks that acquire no lock, for the dashboard. A store that cannot be used is one of their results. */
-export async function diagnoseStore(url: string | undefined): Promise<readonly Check[]> {
-  return buildReport(await measure(url === undefined ? {} : { url }, false));
+export async function diagnoseStore(choice: StoreChoice): Promise<readonly Check[]> {
+  return buildReport(await measure(choice, false));
 }
 
-async function measure({ url, key = "", from: fromUrl }: DoctorFlags, acquires = true): Promise<Measurements> {
-  const name = resolveUrl(url);
-  const unreached = {
-    name: name === undefined ? "your lock server" : redactUrl(name),
-    connectMs: 0,
-    isServer: false,
-    info: "the store was not reached",
-    storeChecks: null,
-    wallMs: 0,
-    roundTripMs: 0,
-    key,
-    cycles: unknownCycles("the store was not reached"),
-    tokenComparison: null,
-  };
+/** The same for an open driver of --driver. The module has only that one, which must be opened and closed once. */
+export async function diagnoseDriver(driver: Driver, name: string): Promise<readonly Check[]> {
+  const unreached = unreachedStore(name, "");
   const startedAt = performance.now();
   try {
-    const store = await openStore(url);
+    await driver.list({ key: createProbeClaim("").locks[0].key }, { max: 1 });
+    const connectMs = performance.now() - startedAt;
+    const storeChecks = await diagnose({ driver, name });
+    return buildReport({ ...unreached, failure: null, connectMs, info: NO_SERVER, storeChecks, cycles: CYCLES_OF_DOCTOR });
+  } catch (error) {
+    return buildReport({ ...unreached, failure: toCallError(error, name) });
+  }
+}
+
+async function measure(flags: DoctorFlags, acquires = true): Promise<Measurements> {
+  const { key = "", from: fromUrl } = flags;
+  const choice = chooseStore(flags);
+  const unreached = unreachedStore(choice.url ? redactUrl(choice.url) : describeStore(choice), key);
+  const startedAt = performance.now();
+  try {
+    const store = await openStore(flags);
     const connectMs = performance.now() - startedAt;
     const admin = await openAdmin(store);
     try {
       const sentAt = performance.now();
       const wallAt = Date.now();
-      const info = (await admin?.info(key).catch(errorText)) ?? "the store is not a Holdfast server";
+      const info = (await admin?.info(key).catch(errorText)) ?? NO_SERVER;
       const roundTripMs = performance.now() - sentAt;
       const storeChecks = await diagnose(store);
-      const cycles = acquires ? await measureCycles(store.driver, key) : unknownCycles("`holdfast doctor` measures it");
+      const cycles = acquires ? await measureCycles(store.driver, key) : CYCLES_OF_DOCTOR;
       const tokenComparison = fromUrl === undefined ? null : await compareTokens(store, key, fromUrl);
       const times = { connectMs, wallMs: wallAt + roundTripMs / 2, roundTripMs };
       return {
@@ -75,15 +81,31 @@ async function measure({ url, key = "", from: fromUrl }: DoctorFlags, acquires =
       };
     } finally {
       admin?.close();
-      await store.locks.close();
+      await store.close();
     }
   } catch (error) {
     return { ...unreached, failure: toCommandError(error, unreached.name) };
   }
 }
 
+/** What is known of a store before it was reached. */
+function unreachedStore(name: string, key: string): Omit<Measurements, "failure"> {
+  return {
+    name,
+    connectMs: 0,
+    isServer: false,
+    info: "the store was not reached",
+    storeChecks: null,
+    wallMs: 0,
+    roundTripMs: 0,
+    key,
+    cycles: unknownCycles("the store was not reached"),
+    tokenComparison: null,
+  };
+}
+
 /** @throws CommandError unreachable, if the store does not answer */
-async function diagnose({ driver, name }: Store): Promise<readonly Check[] | null> {
+async function diagnose({ driver, name }: Pick<Store, "driver" | "name">): Promise<readonly Check[] | null> {
   try {
     return (await driver.diagnose?.()) ?? null;
   } catch (error) {
@@ -122,6 +144,8 @@ async function measureCycles(driver: Driver, key: string): Promise<CycleTimes> {
 function unknownCycles(reason: string): CycleTimes {
   return { cyclesMs: reason, paused: null, isForbidden: false, isFailing: false };
 }
+
+const CYCLES_OF_DOCTOR = unknownCycles("`holdfast doctor` measures it");
 
 const STATUS_MARKS = { ok: "ok  ", warn: "WARN", fail: "FAIL", unknown: "--  " } as const;
 

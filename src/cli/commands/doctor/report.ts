@@ -95,7 +95,9 @@ const OTHER_STORE_ADVICE: Readonly<Record<string, string>> = {
 function reportUnreachable({ failure, name }: Measurements): Check {
   const { kind = "internal", message = "" } = failure ?? {};
   const isHoldfastServer = /^(holdfast|your )/.test(name);
-  const hint = (isHoldfastServer ? ADVICE : OTHER_STORE_ADVICE)[kind];
+  // what is wrong with a module is in the message
+  const hasAdvice = kind !== "usage" || !name.startsWith("the driver ");
+  const hint = hasAdvice ? (isHoldfastServer ? ADVICE : OTHER_STORE_ADVICE)[kind] : undefined;
   return { status: "fail", name: "reachable", message, ...(hint !== undefined && { hint }) };
 }
 

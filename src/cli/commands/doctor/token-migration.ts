@@ -57,7 +57,7 @@ export async function compareTokens({ driver, traits }: Store, key: string, from
     return { check: { status: "unknown", name: "tokens", message: reason }, tokenBase: null };
   };
   const newToken = traits.fencing ? await sampleToken(driver, key) : null;
-  const oldStore = await openStore(fromUrl);
+  const oldStore = await openStore({ url: fromUrl });
   try {
     for (const store of [{ driver, traits }, oldStore]) {
       if (!store.traits.fencing) return unknown(`not compared: ${store.driver.name} has no tokens that always rise`);
@@ -69,7 +69,7 @@ export async function compareTokens({ driver, traits }: Store, key: string, from
   } catch (error) {
     throw toCommandError(error, oldStore.name);
   } finally {
-    await oldStore.locks.close();
+    await oldStore.close();
   }
 }
 

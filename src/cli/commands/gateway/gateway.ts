@@ -6,10 +6,12 @@ import type { DashboardSettings } from "../../../gateway/dashboard/dashboard.ts"
 import type { Gateway } from "../../../gateway/gateway.ts";
 import type { Driver } from "../../../spi/driver.ts";
 import { CommandError, toCommandError } from "../../errors.ts";
-import { describeStore, resolveUrl } from "../../open-store.ts";
+import { loadDriver } from "../../load-driver.ts";
 import { formatJsonLine, handleWarnings, printLine } from "../../output.ts";
 import { InterruptedError } from "../../signals.ts";
-import { diagnoseStore } from "../doctor/doctor.ts";
+import type { StoreChoice } from "../../store-choice.ts";
+import { describeStore } from "../../store-choice.ts";
+import { diagnoseDriver, diagnoseStore } from "../doctor/doctor.ts";
 import { createLogger } from "../serve/log.ts";
 import { throwErrors } from "../serve/serve.ts";
 import { Settings, toSettingErrors } from "../serve/settings.ts";
@@ -38,24 +40,28 @@ export function gatewayCommand(command: Command): Promise<number> {
  */
 export async function serveGateway(command: Command, { dashboard, announce }: GatewayExtension): Promise<number> {
   const settings = new Settings(command);
-  const { url, options, logFormat, logLevel } = toGatewaySettings(settings);
+  const { store, options, logFormat, logLevel } = toGatewaySettings(settings);
   const log = createLogger(logFormat, logLevel);
   handleWarnings((warning) => log(warning, undefined, { level: "warn" }));
   const { openGateway, resolveGatewayConfig } = await import("../../../gateway/gateway.ts");
   const { config, problems } = resolveGatewayConfig(options);
-  const driver = await createStoreDriver(url, settings);
+  const driver = await createStoreDriver(store, settings);
   throwErrors([...settings.errors, ...toSettingErrors(settings, problems)]);
   for (const warning of config.warnings) log(warning, undefined, { level: "warn" });
   if (settings.has("check")) {
     printLine("configuration is valid");
     return 0;
   }
-  const storeName = describeStore(url);
+  const storeName = describeStore(store);
   const parts = {
     driver: driver as Driver,
     log,
     storeName,
-    dashboard: { ...dashboard?.(settings), diagnose: () => diagnoseStore(url) },
+    dashboard: {
+      ...dashboard?.(settings),
+      diagnose: () =>
+        store.driver === undefined ? diagnoseStore(store) : diagnoseDriver(driver as Driver, storeName),
+    },
   };
   const gateway = await awaitStart(openGateway({ ...options, ...parts }, config), storeName);
   // before printing the address: a reader of that line may send a signal at once
@@ -68,14 +74,20 @@ export async function serveGateway(command: Command, { dashboard, announce }: Ga
   return 0;
 }
 
-/** undefined: the url is invalid, which is reported. */
-async function createStoreDriver(url: string | undefined, settings: Settings): Promise<Driver | undefined> {
+/** undefined: the url or the module is invalid, which is reported. @throws CommandError unreachable or refused */
+async function createStoreDriver(
+  { url, driver }: StoreChoice,
+  settings: Settings,
+): Promise<Driver | undefined> {
   try {
+    if (driver !== undefined) return await loadDriver(driver);
     if (url?.startsWith("memory:") === true)
       throw new Error("memory: would be empty after a restart while clients still hold locks");
-    return await createDriver(resolveUrl(url));
+    return await createDriver(url || undefined);
   } catch (error) {
-    settings.reportError("url", (error as Error).message);
+    // if the function of a module cannot reach its store, no setting is wrong
+    if (error instanceof CommandError && error.kind !== "usage") throw error;
+    settings.reportError(driver === undefined ? "url" : "driver", (error as Error).message);
     return undefined;
   }
 }

@@ -2,6 +2,7 @@
 
 import { Option } from "commander";
 import type { GatewayOptions } from "../../../gateway/gateway-config.ts";
+import type { StoreChoice } from "../../store-choice.ts";
 import type { LogSettings, Settings } from "../serve/settings.ts";
 import { createServeOptions, setting, toLogSettings, toPortOptions } from "../serve/settings.ts";
 
@@ -17,6 +18,7 @@ const SHARED: readonly string[] = [
 export function createGatewayOptions(): Option[] {
   return [
     setting("--url <url>", "the store (default: your own lock server)"),
+    setting("--driver <module>", "a module with a driver or a store of your own, instead of --url"),
     setting("--http <host:port>", `where to serve HTTP (default: ${DEFAULT_ADDRESS})`),
     setting(
       "--reference-key <path>",
@@ -36,16 +38,24 @@ export function createDashboardOptions(): Option[] {
 }
 
 export interface GatewaySettings extends LogSettings {
-  /** undefined: the user's own lock server. */
-  readonly url: string | undefined;
+  readonly store: StoreChoice;
   readonly options: Omit<GatewayOptions, "driver" | "log">;
+}
+
+/** A flag overrides a variable, and that the file, also if one is of --url and the other of --driver. */
+function chooseGatewayStore(settings: Settings): StoreChoice {
+  const [url, driver] = [settings.text("url"), settings.text("driver")];
+  if (driver === undefined || settings.rank("url") > settings.rank("driver")) return { url };
+  if (url !== undefined && settings.rank("url") === settings.rank("driver"))
+    settings.reportError("driver", `cannot be combined with ${settings.toError("url", "").origin}: each names the store`);
+  return { driver, origin: "--driver" };
 }
 
 /** Converts the settings to the options of a gateway. Opens nothing. */
 export function toGatewaySettings(settings: Settings): GatewaySettings {
   const referenceKeyFile = settings.text("reference-key");
   return {
-    url: settings.text("url"),
+    store: chooseGatewayStore(settings),
     options: {
       ...toPortOptions(settings),
       http: settings.text("http") ?? DEFAULT_ADDRESS,

@@ -7,6 +7,7 @@ import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
 import type { RequestedLocks } from "../../lock-request.ts";
 import { parseLockRequest } from "../../lock-request.ts";
+import type { StoreFlags } from "../../store-choice.ts";
 import type { OnLost } from "./lease-monitor.ts";
 
 /** The flags as commander parses them. */
@@ -18,7 +19,7 @@ export interface RunFlags extends AcquireFlags {
 }
 
 /** The checked options of a run. */
-export interface RunOptions {
+export interface RunOptions extends StoreFlags {
   readonly request: RequestedLocks;
   readonly command: readonly [string, ...string[]];
   readonly waitMs: number | undefined;
@@ -28,7 +29,6 @@ export interface RunOptions {
   readonly conflictExitCode: number | undefined;
   readonly maxHold: number | undefined;
   readonly holdAtLeast: number | undefined;
-  readonly url: string | undefined;
   readonly label: string | undefined;
   readonly quiet: boolean;
   readonly verbose: boolean;
@@ -62,6 +62,7 @@ export function parseRunOptions(keys: readonly string[], flags: RunFlags, comman
     maxHold,
     holdAtLeast: parseHoldAtLeast(flags.holdAtLeast, { ttl, maxHold }),
     url: flags.url,
+    driver: flags.driver,
     label: flags.label,
     quiet: flags.quiet === true,
     verbose: flags.verbose === true,

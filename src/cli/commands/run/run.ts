@@ -95,7 +95,7 @@ export async function runCommand(options: RunOptions): Promise<number> {
     if (error instanceof CommandError && error.kind === "unreachable") closeTimeoutMs = RELEASE_LOST_TIMEOUT_MS;
     throw error;
   } finally {
-    await resultWithin(closeTimeoutMs, store.locks.close());
+    await resultWithin(closeTimeoutMs, store.close());
   }
 }
 
@@ -187,7 +187,7 @@ async function startRun(
     runFile = registered.runFile;
     const command = await startGuardedCommand({
       command: options.command,
-      env: createCommandEnvironment(process.env, lock, options.url),
+      env: createCommandEnvironment(process.env, lock, options),
       hasOwnGroup: !hasTerminal(),
       keepSessionSocket: registered.keepSession?.socket ?? null,
       runFile,

@@ -8,7 +8,10 @@ import { constants as system } from "node:os";
 import type { RunFile } from "../../../server/runs/run-file-writer.ts";
 import { redactUrl } from "../../../util/redact-url.ts";
 import { listInheritable } from "../../inherited-descriptors.ts";
+import { resolveDriverPath } from "../../load-driver.ts";
 import { REFERENCE_VARIABLE } from "../../references.ts";
+import type { StoreFlags } from "../../store-choice.ts";
+import { chooseStore } from "../../store-choice.ts";
 import { toStartError } from "./executable.ts";
 import { withProcessId } from "./nested-runs.ts";
 import { ANCESTORS_VARIABLE, readReferences } from "./outer-locks.ts";
@@ -126,19 +129,27 @@ function sendSignal(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals
 }
 
 /**
- * The environment of `holdfast` itself, with the held keys, their tokens, the reference and the store (`storeUrl`: the
- * value of --url, without its password), but without the credentials of `holdfast`: with them the command could act in
- * the name of this user. A url in the environment was meant for every program that inherits it, and is passed on
- * unchanged.
+ * The environment of `holdfast` itself, with the held keys, their tokens, the reference and the store (the value of
+ * --url, without its password, or the absolute path of --driver), but without the credentials of `holdfast`: with them
+ * the command could act in the name of this user. A url in the environment was meant for every program that inherits it,
+ * and is passed on unchanged.
  */
 export function createCommandEnvironment(
   env: NodeJS.ProcessEnv,
   lock: RunLock,
-  storeUrl: string | undefined,
+  flags: StoreFlags,
 ): NodeJS.ProcessEnv {
   const variables: NodeJS.ProcessEnv = {};
   for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) variables[name] = value;
-  if (storeUrl !== undefined) variables.HOLDFAST_URL = redactUrl(storeUrl);
+  if (flags.url !== undefined) {
+    variables.HOLDFAST_URL = redactUrl(flags.url);
+    delete variables.HOLDFAST_DRIVER;
+  }
+  const { driver } = chooseStore(flags, env);
+  if (driver !== undefined) {
+    variables.HOLDFAST_DRIVER = resolveDriverPath(driver);
+    delete variables.HOLDFAST_URL;
+  }
   // a key contains no line feed, so one key per line is unambiguous
   variables.HOLDFAST_KEY = lock.keys.join("\n");
   if (lock.token === null) delete variables.HOLDFAST_TOKEN;

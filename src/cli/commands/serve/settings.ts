@@ -105,6 +105,13 @@ export class Settings {
     return this.#value(name) !== undefined;
   }
 
+  /** Which source the value has: that of a higher rank overrides. */
+  rank(name: string): number {
+    const option = this.#option(name);
+    const source = option && this.#command.getOptionValueSource(option.attributeName());
+    return ["config", "env", "cli"].indexOf(source ?? "");
+  }
+
   text(name: string): string | undefined {
     const value = this.#value(name);
     return value === undefined ? undefined : String(value);

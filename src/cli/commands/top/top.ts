@@ -6,9 +6,11 @@ import { toClaimInfo } from "../../../spi/claim-info.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
-import { describeStore, listClaims, openStore } from "../../open-store.ts";
+import { listClaims, openStore } from "../../open-store.ts";
 import { escapeControl, formatJsonLine, handleWarnings, info, printLine } from "../../output.ts";
 import { catchSignals } from "../../signals.ts";
+import type { StoreFlags } from "../../store-choice.ts";
+import { chooseStore, describeStore } from "../../store-choice.ts";
 import { detectTerminal } from "../../terminal-table.ts";
 import { resultWithin } from "../../timeout.ts";
 import { hasFullScreen } from "./full-screen.ts";
@@ -17,8 +19,7 @@ import { formatReading, toJsonReading } from "./plain-output.ts";
 import { describeLimit } from "./row-format.ts";
 
 /** Flags of `top`. */
-export interface TopFlags {
-  readonly url?: string;
+export interface TopFlags extends StoreFlags {
   readonly interval: string;
   readonly once?: boolean;
   readonly json?: boolean;
@@ -41,30 +42,30 @@ export async function topCommand(prefix: string | undefined, flags: TopFlags): P
 }
 
 async function printOnce(prefix: string, flags: TopFlags): Promise<void> {
-  const store = await openStore(flags.url);
+  const store = await openStore(flags);
   try {
     const reading = { storeName: store.name, prefix, snapshot: await readSnapshot(store, prefix) };
     if (flags.json === true) printLine(formatJsonLine(toJsonReading(reading, new Date())));
     else for (const line of formatReading(reading, detectTerminal())) printLine(line);
     if (!reading.snapshot.isComplete) info(`${describeLimit(MAX_CLAIMS)}; pass a PREFIX to narrow the list`);
   } finally {
-    await store.locks.close();
+    await store.close();
   }
 }
 
-async function showLive(prefix: string, { url }: TopFlags, intervalMs: number): Promise<void> {
+async function showLive(prefix: string, flags: TopFlags, intervalMs: number): Promise<void> {
   const signals = catchSignals();
   const warnings = new Set<string>();
   handleWarnings((warning) => warnings.add(warning));
   let store: Store | null = null;
   const view = new LiveView({
-    storeName: describeStore(url),
+    storeName: describeStore(chooseStore(flags)),
     prefix,
     maxClaims: MAX_CLAIMS,
     intervalMs,
     hasColors: detectTerminal().hasColors,
     async open() {
-      const opened = await openStore(url);
+      const opened = await openStore(flags);
       store = opened;
       return () => readSnapshot(opened, prefix);
     },
@@ -88,5 +89,5 @@ async function readSnapshot(store: Store, prefix: string): Promise<Snapshot> {
 }
 
 async function closeStore(store: Store | null): Promise<void> {
-  if (store !== null) await resultWithin(CLOSE_MS, store.locks.close());
+  if (store !== null) await resultWithin(CLOSE_MS, store.close());
 }

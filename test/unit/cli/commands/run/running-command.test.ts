@@ -6,7 +6,7 @@ const URL_WITH_PASSWORD = "postgres://app:s3cret@db:5432/app";
 
 function urlOfCommand(env: NodeJS.ProcessEnv, urlFlag?: string): string | undefined {
   const lock = { keys: ["k"], token: 1n, tokens: [1n], reference: "hf1.x" } as unknown as RunLock;
-  return createCommandEnvironment(env, lock, urlFlag).HOLDFAST_URL;
+  return createCommandEnvironment(env, lock, { url: urlFlag }).HOLDFAST_URL;
 }
 
 describe("the url in the command's environment", () => {
