@@ -75,7 +75,9 @@ async function importDefault(text: string): Promise<unknown> {
   try {
     names = await import(href);
   } catch (cause) {
-    throw toFileLimitError(cause) ?? new CommandError("usage", `${text} cannot be loaded: ${firstLine(cause)}`, { cause });
+    throw (
+      toFileLimitError(cause) ?? new CommandError("usage", `${text} cannot be loaded: ${firstLine(cause)}`, { cause })
+    );
   }
   if (!("default" in names)) {
     const others = Object.keys(names).join(", ");
@@ -97,7 +99,9 @@ async function toDriver(value: unknown, text: string, subject: string): Promise<
   const isDriver = has("claim");
   const isStore = !isDriver && STORE_FUNCTIONS.some(has);
   if (!isDriver && !isStore) throw fail(describeValue(value));
-  const missing = (isDriver ? DRIVER_FUNCTIONS : STORE_FUNCTIONS).filter((name) => !has(name)).map((name) => `${name}()`);
+  const missing = (isDriver ? DRIVER_FUNCTIONS : STORE_FUNCTIONS)
+    .filter((name) => !has(name))
+    .map((name) => `${name}()`);
   if (typeof (value as Driver | DocumentStore).name !== "string") missing.push("a name");
   if (missing.length > 0) throw fail(`a ${isDriver ? "driver" : "store"} without ${missing.join(", ")}`);
   if (isDriver) return value as Driver;

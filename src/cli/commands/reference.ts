@@ -47,10 +47,7 @@ export async function acquireCommand(keys: readonly string[], flags: AcquireFlag
   const waitMs = parseWait(flags);
   const conflictExitCode = parseConflictExitCode(flags.conflictExitCode);
   const startedAt = performance.now();
-  const opening = openStoreWithRetry(
-    { ...flags, waitMs, signal: signals.terminating },
-    { order: "strict" },
-  );
+  const opening = openStoreWithRetry({ ...flags, waitMs, signal: signals.terminating }, { order: "strict" });
   return withStore(signals.orInterrupted(opening), async (store) => {
     if (store.traits.durability === "process") {
       throw new CommandError(

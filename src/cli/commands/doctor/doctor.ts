@@ -44,7 +44,14 @@ export async function diagnoseDriver(driver: Driver, name: string): Promise<read
     await driver.list({ key: createProbeClaim("").locks[0].key }, { max: 1 });
     const connectMs = performance.now() - startedAt;
     const storeChecks = await diagnose({ driver, name });
-    return buildReport({ ...unreached, failure: null, connectMs, info: NO_SERVER, storeChecks, cycles: CYCLES_OF_DOCTOR });
+    return buildReport({
+      ...unreached,
+      failure: null,
+      connectMs,
+      info: NO_SERVER,
+      storeChecks,
+      cycles: CYCLES_OF_DOCTOR,
+    });
   } catch (error) {
     return buildReport({ ...unreached, failure: toCallError(error, name) });
   }

@@ -11,12 +11,16 @@ import { formatJsonLine, handleWarnings, printLine } from "../../output.ts";
 import { InterruptedError } from "../../signals.ts";
 import type { StoreChoice } from "../../store-choice.ts";
 import { describeStore } from "../../store-choice.ts";
+import { resultWithin } from "../../timeout.ts";
 import { diagnoseDriver, diagnoseStore } from "../doctor/doctor.ts";
 import { createLogger } from "../serve/log.ts";
 import { throwErrors } from "../serve/serve.ts";
 import { Settings, toSettingErrors } from "../serve/settings.ts";
 import { waitForShutdown } from "../serve/shutdown.ts";
 import { toGatewaySettings } from "./settings.ts";
+
+/** Longer than a gateway waits for its withdrawals, and then for its releases. */
+const CLOSE_TIMEOUT_MS = 12_000;
 
 /** What a command adds to a gateway. */
 export interface GatewayExtension {
@@ -59,8 +63,7 @@ export async function serveGateway(command: Command, { dashboard, announce }: Ga
     storeName,
     dashboard: {
       ...dashboard?.(settings),
-      diagnose: () =>
-        store.driver === undefined ? diagnoseStore(store) : diagnoseDriver(driver as Driver, storeName),
+      diagnose: () => (store.driver === undefined ? diagnoseStore(store) : diagnoseDriver(driver as Driver, storeName)),
     },
   };
   const gateway = await awaitStart(openGateway({ ...options, ...parts }, config), storeName);
@@ -69,16 +72,15 @@ export async function serveGateway(command: Command, { dashboard, announce }: Ga
   announce(gateway, settings, storeName);
   const { reason, isHangup } = await shutdown;
   log(`stopping: ${reason}`);
-  await gateway.close();
+  // a driver of the user's own may not end, or fail at its end: what waited here has been answered before
+  const closing = gateway.close().catch((error: Error) => log(`closing: ${error.message}`, undefined, { level: "warn" }));
+  await resultWithin(CLOSE_TIMEOUT_MS, closing);
   if (isHangup) throw new InterruptedError("SIGHUP");
   return 0;
 }
 
 /** undefined: the url or the module is invalid, which is reported. @throws CommandError unreachable or refused */
-async function createStoreDriver(
-  { url, driver }: StoreChoice,
-  settings: Settings,
-): Promise<Driver | undefined> {
+async function createStoreDriver({ url, driver }: StoreChoice, settings: Settings): Promise<Driver | undefined> {
   try {
     if (driver !== undefined) return await loadDriver(driver);
     if (url?.startsWith("memory:") === true)

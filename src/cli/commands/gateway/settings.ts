@@ -47,7 +47,10 @@ function chooseGatewayStore(settings: Settings): StoreChoice {
   const [url, driver] = [settings.text("url"), settings.text("driver")];
   if (driver === undefined || settings.rank("url") > settings.rank("driver")) return { url };
   if (url !== undefined && settings.rank("url") === settings.rank("driver"))
-    settings.reportError("driver", `cannot be combined with ${settings.toError("url", "").origin}: each names the store`);
+    settings.reportError(
+      "driver",
+      `cannot be combined with ${settings.toError("url", "").origin}: each names the store`,
+    );
   return { driver, origin: "--driver" };
 }
 

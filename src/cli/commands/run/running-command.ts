@@ -134,11 +134,7 @@ function sendSignal(child: ChildProcess, ownGroup: boolean, name: NodeJS.Signals
  * the command could act in the name of this user. A url in the environment was meant for every program that inherits it,
  * and is passed on unchanged.
  */
-export function createCommandEnvironment(
-  env: NodeJS.ProcessEnv,
-  lock: RunLock,
-  flags: StoreFlags,
-): NodeJS.ProcessEnv {
+export function createCommandEnvironment(env: NodeJS.ProcessEnv, lock: RunLock, flags: StoreFlags): NodeJS.ProcessEnv {
   const variables: NodeJS.ProcessEnv = {};
   for (const [name, value] of Object.entries(env)) if (!name.startsWith("HOLDFAST_CREDENTIAL")) variables[name] = value;
   if (flags.url !== undefined) {
