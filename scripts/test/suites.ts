@@ -57,7 +57,6 @@ type ProgramSuite = {
 export const TEST_TIMEOUT_MS: number = process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000;
 
 const MEMORY = "test/conformance/memory.";
-/** document-driver.test.ts is that of the page "Write a driver", which has a driver of its own. */
 const DOCUMENT_TESTS = ["test/conformance/document-store.", "test/conformance/document-recipe."];
 const STORES = ["redis", "zookeeper", "etcd", "postgres", "mariadb"] as const;
 const SQL_STORES = ["postgres", "mysql", "sqlite"] as const;
