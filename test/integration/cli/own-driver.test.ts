@@ -222,7 +222,13 @@ test.concurrent("neither an open connection nor a close() that fails or never en
     const args = ["run", "k", "--driver", join(sandbox.folder, name, "own.mjs"), "--", "sh", "-c", "exit 7"];
     expect(await sandbox.run(args)).toMatchObject({ code: 7, err: "" });
   }
-  const gateway = sandbox.start(["gateway", "--http", "127.0.0.1:0", "--driver", join(sandbox.folder, "fails", "own.mjs")]);
+  const gateway = sandbox.start([
+    "gateway",
+    "--http",
+    "127.0.0.1:0",
+    "--driver",
+    join(sandbox.folder, "fails", "own.mjs"),
+  ]);
   await until(() => gateway.out().startsWith("HTTP on"), { within: 30_000, what: "the gateway" });
   gateway.process.kill("SIGTERM");
   const { code, err } = await gateway.ended;

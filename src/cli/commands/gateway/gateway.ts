@@ -73,7 +73,9 @@ export async function serveGateway(command: Command, { dashboard, announce }: Ga
   const { reason, isHangup } = await shutdown;
   log(`stopping: ${reason}`);
   // a driver of the user's own may not end, or fail at its end: what waited here has been answered before
-  const closing = gateway.close().catch((error: Error) => log(`closing: ${error.message}`, undefined, { level: "warn" }));
+  const closing = gateway
+    .close()
+    .catch((error: Error) => log(`closing: ${error.message}`, undefined, { level: "warn" }));
   await resultWithin(CLOSE_TIMEOUT_MS, closing);
   if (isHangup) throw new InterruptedError("SIGHUP");
   return 0;
