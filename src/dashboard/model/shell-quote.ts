@@ -38,7 +38,7 @@ export function findUrl(store: string): string | null {
   return URL_SCHEME.test(store) && !store.includes(REDACTED) ? store : null;
 }
 
-/** @param url null: the command asks the store of HOLDFAST_URL */
+/** @param url null: the command asks the store of HOLDFAST_URL or HOLDFAST_DRIVER */
 function placeUrl(url: string | null): readonly string[] {
   if (url === null) return [];
   return ["--url", PLAIN.test(url) ? quotePart(url) : quoteWord(url)];
@@ -46,7 +46,7 @@ function placeUrl(url: string | null): readonly string[] {
 
 /** What a user must know of a command without the url. */
 export function hintStore(url: string | null): string | null {
-  return url === null ? "for the store of HOLDFAST_URL" : null;
+  return url === null ? "for the store of HOLDFAST_URL or HOLDFAST_DRIVER" : null;
 }
 
 /** Shows the key. */
@@ -56,7 +56,7 @@ export function showCommand(key: string, url: string | null): string {
 
 /** What a copied command revokes. */
 export interface RevokeCommand {
-  /** null: of the store of HOLDFAST_URL. */
+  /** null: of the store of HOLDFAST_URL or HOLDFAST_DRIVER. */
   readonly url: string | null;
   readonly key: string;
   readonly token: string;

@@ -70,7 +70,7 @@ describe("commands", () => {
     const url = "redis://h/0?a=it's&b=\u202e";
     const command = revokeCommand({ url, key: "k", token: "18", reason: "", now: false });
     expect(parseByShell(command)).toEqual(["holdfast", "revoke", "--url", url, "--token", "18", "k"]);
-    expect([hintStore(url), hintStore(null)]).toEqual([null, "for the store of HOLDFAST_URL"]);
+    expect([hintStore(url), hintStore(null)]).toEqual([null, "for the store of HOLDFAST_URL or HOLDFAST_DRIVER"]);
   });
 
   test("a name that is no url, or one without its password, is not passed", () => {
