@@ -42,13 +42,17 @@ export function resolveDriverPath(text: string): string {
   return resolvePackage(text);
 }
 
+/** As require() finds it. Node has no stable function that resolves as import() would in the current directory. */
 function resolvePackage(name: string): string {
   try {
     const path = createRequire(join(process.cwd(), "package.json")).resolve(name);
     // a module of Node, such as "fs", has no path
     if (isAbsolute(path)) return path;
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== "MODULE_NOT_FOUND")
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === "ERR_PACKAGE_PATH_NOT_EXPORTED")
+      throw new CommandError("usage", `${name} exports nothing that require() finds: name its file instead`, { cause });
+    if (code !== "MODULE_NOT_FOUND")
       throw new CommandError("usage", `${name} cannot be loaded: ${firstLine(cause)}`, { cause });
   }
   throw new CommandError("usage", `${name} is neither a file nor a package that is found from ${process.cwd()}`);

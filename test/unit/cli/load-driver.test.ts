@@ -128,9 +128,13 @@ describe("what is wrong with a module", () => {
     });
   });
 
-  test("a package that exports nothing by that name", async () => {
-    writeModule("node_modules/closed/package.json", `{ "exports": { "./inner": "./inner.js" } }`);
-    await expect(loadDriver("closed")).rejects.toThrow(/^closed cannot be loaded: No "exports" main defined/);
+  test("a package that exports for import() alone, or is broken", async () => {
+    writeModule("node_modules/closed/package.json", `{ "exports": { "import": "./inner.mjs" } }`);
+    await expect(loadDriver("closed")).rejects.toThrow(
+      /^closed exports nothing that require\(\) finds: name its file instead$/,
+    );
+    writeModule("node_modules/broken/package.json", "{");
+    await expect(loadDriver("broken")).rejects.toThrow(/^broken cannot be loaded: /);
   });
 });
 
