@@ -72,11 +72,8 @@ export async function serveGateway(command: Command, { dashboard, announce }: Ga
   announce(gateway, settings, storeName);
   const { reason, isHangup } = await shutdown;
   log(`stopping: ${reason}`);
-  // a driver of the user's own may not end, or fail at its end: what waited here has been answered before
-  const closing = gateway
-    .close()
-    .catch((error: Error) => log(`closing: ${error.message}`, undefined, { level: "warn" }));
-  await resultWithin(CLOSE_TIMEOUT_MS, closing);
+  // a driver of the user's own may not end, or fail at its end, which the log says: what waited here has been answered before
+  await resultWithin(CLOSE_TIMEOUT_MS, gateway.close()).catch(() => undefined);
   if (isHangup) throw new InterruptedError("SIGHUP");
   return 0;
 }
