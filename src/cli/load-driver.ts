@@ -65,7 +65,7 @@ async function createDriver(text: string): Promise<Driver> {
   try {
     made = await exported();
   } catch (cause) {
-    // a store that the function could not reach may be there later, and the same program may be right then
+    // a store that the function could not reach may be there later; a bug in it stays
     const error = toCallError(cause, `the driver ${text}`);
     if (error.kind === "unreachable" || error.kind === "refused") throw error;
     throw new CommandError("usage", `${text}: the function that it exports failed: ${firstLine(cause)}`, { cause });
