@@ -2,6 +2,7 @@
 
 import type { Clock, Timer } from "../util/clock.ts";
 import { runAfterReading } from "../util/run-after-reading.ts";
+import { rejectOnThrow } from "../util/timeout.ts";
 
 /** A timer that fires later than this shows that the process had no time to run, or to read. */
 const MAX_TIMER_DELAY_MS = 100;
@@ -68,6 +69,20 @@ export class CallTimeouts {
       const stop = this.start(() => reject(new Error(`${this.#driverName}: no ${what} within ${this.timeoutMs} ms`)));
       work.then(resolve, reject).finally(stop);
     });
+  }
+
+  /** The same for a call that can be aborted: it is when it fails, and not after its answer, since some clients would close the connection. */
+  async call<T>(start: (signal: AbortSignal) => Promise<T>, what: string): Promise<T> {
+    const controller = new AbortController();
+    try {
+      return await this.bound(
+        rejectOnThrow(() => start(controller.signal)),
+        what,
+      );
+    } catch (error) {
+      controller.abort();
+      throw error;
+    }
   }
 
   /** Times out all pending calls at once. */

@@ -20,7 +20,7 @@ export class ClaimRecord<Owner = unknown> {
   tokenCount = 0;
   /** Infinity for "session". */
   expiresAt: number;
-  readonly placedAt: number;
+  placedAt: number;
   /** When it was granted, or reclaimed after a restart; 0 while waiting. */
   heldAt = 0;
   /** The order of arrival in the complete table. */

@@ -71,8 +71,9 @@ export interface Notification<Owner> {
   readonly answer: Answer | "recalled" | "recheck";
 }
 
-/** A grant from before a restart. */
-export interface HeldLease {
+/** The lease of a claim from before a restart. */
+export interface SavedLease {
+  /** 0: it waits. */
   readonly token: number;
   readonly tokenCount: number;
   readonly remainingMs: number;
@@ -388,13 +389,14 @@ export class LockTable<Owner = unknown> {
   }
 
   /**
-   * Restores a held claim that its client reports after a restart, while the table is paused. Of claims that conflict, those
-   * with lower tokens are removed. False if this claim was removed.
+   * Restores a claim that its client reports after a restart, or that was stored, while the table is paused. Of held claims that
+   * conflict, those with lower tokens are removed. False if this claim was removed.
    */
-  reclaim(claim: Claim, origin: Origin<Owner>, { token, tokenCount, remainingMs }: HeldLease): boolean {
+  reclaim(claim: Claim, origin: Origin<Owner>, { token, tokenCount, remainingMs }: SavedLease): boolean {
     if (this.records.has(claim.id)) return true;
     const record = this.#insert(claim, origin, claim.ttlMs === "session" ? "session" : remainingMs);
-    this.#restoreHeld(record, token, tokenCount);
+    if (token === 0) this.#enterQueues(record);
+    else this.#restoreHeld(record, token, tokenCount);
     for (const { queue } of record.entries) {
       for (let conflict = queue.findConflict(); conflict !== null; conflict = queue.findConflict())
         this.#expireConflict(conflict.record);

@@ -9,7 +9,7 @@ import { DeadlineHeap } from "../util/deadline-heap.ts";
 /** Beyond this many notes, reasons for messages are not added any more; tombstones still are. */
 const MAX_REASONS = 10_000;
 
-interface Tombstone {
+export interface Tombstone {
   readonly id: ClaimId;
   reason: EndReason;
   dueAt: number;
@@ -28,6 +28,11 @@ export class Tombstones {
 
   get size(): number {
     return this.#byId.size;
+  }
+
+  /** All of them, the oldest first. */
+  [Symbol.iterator](): Iterator<Readonly<Tombstone>> {
+    return this.#byId.values();
   }
 
   /** Answers "none" to a late `claim` call with this id until `until`. */

@@ -7,9 +7,9 @@ import { hash } from "node:crypto";
 
 export const CHECKSUM_CHARS = 16;
 
-/** The first characters of the text's SHA-256. */
+/** The first characters of the SHA-256 of the text, or of the bytes. */
 export function computeChecksum(
-  text: string,
+  text: string | Uint8Array,
   encoding: "hex" | "base64url" = "hex",
   length: number = CHECKSUM_CHARS,
 ): string {

@@ -1,166 +1,228 @@
-/** The next state of a document: what the operations of one write change, on a copy. Pure. */
+/**
+ * One document as a lock table: as it is stored, and then as the operations of one write change it. Pure.
+ *
+ * The table has the rules: queues, admission, recall, revoked and detached claims. Two things are those of a document:
+ * - Its time for tokens is its own last token. So a token is above all before it in the document, of whatever key, and an idle key
+ *   leaves nothing.
+ * - A lease ends by the rule of the DynamoDB lock client: when this process has seen it unchanged for as long, by its own monotonic
+ *   clock. No two clocks are compared.
+ */
 
-import type { EndReason } from "../../errors.ts";
 import { StoreRefusedError } from "../../errors.ts";
-import { countAdmitted } from "../../lock-table/admission.ts";
-import { nextToken } from "../../lock-table/token-rule.ts";
-import type { ClaimId } from "../../spi/driver.ts";
-import type { Entry, LockDocument, Tombstone } from "./format.ts";
-import { MAX_ENTRY_BYTES } from "./format.ts";
-import type { Stopwatches } from "./stopwatches.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
+import type { Timestamps } from "../../lock-table/table.ts";
+import { LockTable } from "../../lock-table/table.ts";
+import type { Answer, Claim, ClaimId, Release, RevokeTarget } from "../../spi/driver.ts";
+import type { Entry, LockDocument, Renewal, StoredLocks } from "./format.ts";
 import { MAX_DOCUMENT_BYTES } from "./store.ts";
+
+/** Clock rates may differ by 1 %. */
+const RATE_ALLOWANCE = 1.01;
 
 /** Beyond this many tombstones the oldest are dropped: late `claim` calls are rare, and an abandoned claim ends with its lease. */
 const MAX_TOMBSTONES = 500;
 
 /** Kept free of entries: for the tombstones, so that a release always fits. */
-const RESERVED_BYTES = 32 * 1_024;
-
-/** So many marks are kept: a process whose write had no answer finds it unless so many others followed before it could read. */
-const MAX_MARKS = 16;
+const RESERVED_BYTES = 40 * 1_024;
+/** An entry takes less, beside its key and its label; and one that is there grows by less, when it gets its token and its age. */
+const MAX_ENTRY_BYTES = 180;
+const MAX_GROWTH_BYTES = 32;
 
 /**
  * So far ahead of the last token may a floor be: more than a store loses that comes back from an old copy. A wrong floor cannot use
  * up the tokens, which are exact up to 2^53.
  */
 const MAX_FLOOR_LEAD: number = 2 ** 24;
-const MAX_TOKEN: number = 2 ** 52;
 
-/** What a claim brings to its entry. */
-export type NewEntry = Omit<Entry, "renewedBy" | "leaseMs" | "ageMs" | "token" | "isRevoked" | "isDetached">;
+/** So many marks are kept: a process whose write had no answer finds it unless so many others followed before it could read. */
+const MAX_MARKS = 16;
+
+/** Since when one process has seen each entry of a document unchanged. */
+export class Stopwatches {
+  /** By the id and the number of the write that renewed it: numbers are never used again, so an id that returns starts anew. */
+  #since = new Map<string, number>();
+
+  /** @param now when the read that brought the document has returned, or the write that made it */
+  observe({ queues, tombstones }: LockDocument, now: number): void {
+    const entries = [...queues.values()].flat().map((entry) => nameOf(entry.id, entry));
+    const names = [...entries, ...Array.from(tombstones, ([id, note]) => nameOf(id, note))];
+    this.#since = new Map(names.map((name) => [name, this.#since.get(name) ?? now]));
+  }
+
+  unchangedMs(id: ClaimId, renewal: Renewal, now: number): number {
+    return now - (this.#since.get(nameOf(id, renewal)) ?? now);
+  }
+}
+
+function nameOf(id: ClaimId, { renewedBy }: Renewal): string {
+  return `${id} ${renewedBy}`;
+}
+
+/** Adds the claims of a document to a table that grants nothing, also those that are over, which its next advance() removes. */
+export function restoreClaims(
+  table: LockTable,
+  { queues, tombstones }: LockDocument,
+  stopwatches: Stopwatches,
+  now: number,
+  tokenBase: number,
+): void {
+  for (const [key, entries] of queues) {
+    for (const entry of entries) {
+      const { id, label, permits, limit, ttlMs, tokenCount, wait, recall, isDetached, isRevoked } = entry;
+      const unchangedMs = stopwatches.unchangedMs(id, entry, now);
+      const floor = BigInt(entry.floor);
+      const claim: Claim = { id, locks: [{ key, permits, limit }], ttlMs, tokenCount, floor, wait, label, recall };
+      const remainingMs = entry.leaseMs * RATE_ALLOWANCE - unchangedMs;
+      const token = entry.token === 0 ? 0 : entry.token + tokenBase;
+      table.reclaim(claim, { owner: null }, { token, tokenCount, remainingMs });
+      const placedAt = now - entry.ageMs - unchangedMs;
+      const record = table.records.get(id) as ClaimRecord;
+      Object.assign(record, { placedAt, isDetached, revokeReason: isRevoked ? "revoked" : null });
+    }
+  }
+  for (const [id, note] of tombstones)
+    table.tombstones.add(id, note.reason, now + note.leaseMs * RATE_ALLOWANCE - stopwatches.unchangedMs(id, note, now));
+}
 
 export class Draft {
-  readonly #base: LockDocument;
-  readonly #entries: Map<ClaimId, Entry>;
-  readonly #tombstones: Map<ClaimId, Tombstone>;
-  readonly #writeNumber: number;
-  #lastToken: number;
-  #hasChanged = false;
-  /** Computed for the first claim that is placed: at most so many bytes do the entries take, with these keys and labels. */
-  #size = 0;
-  readonly #texts = new Set<string>();
+  readonly table: LockTable;
+  /** What it was made from. */
+  readonly base: StoredLocks;
+  /** It is to be written. */
+  hasChanged = false;
+  readonly #name: string;
+  readonly #time: Timestamps;
+  readonly #tokenBase: number;
+  readonly writeNumber: number;
+  /** Of the claims that were stored, and of those that this write renews. */
+  readonly #renewals = new Map<ClaimId, Renewal & Pick<Entry, "ageMs">>();
+  #freeBytes: number;
 
-  constructor(base: LockDocument) {
-    this.#base = base;
-    this.#entries = new Map(base.entries);
-    this.#tombstones = new Map(base.tombstones);
-    this.#writeNumber = base.writeNumber + 1;
-    this.#lastToken = base.lastToken;
+  /** The document as it is stored. @param name begins the messages */
+  constructor(name: string, stored: StoredLocks, stopwatches: Stopwatches, now: number, tokenBase: number) {
+    const { document, byteCount } = stored;
+    this.#name = name;
+    this.base = stored;
+    this.#tokenBase = tokenBase;
+    this.writeNumber = document.writeNumber + 1;
+    this.#time = { now, micros: document.lastToken + tokenBase + 1 };
+    const onEvent = (): void => {
+      this.hasChanged = true;
+    };
+    this.table = new LockTable({ maxTombstones: MAX_TOMBSTONES, observer: { onEvent } });
+    this.table.pauseGrants();
+    this.table.advance(this.#time);
+    restoreClaims(this.table, document, stopwatches, now, tokenBase);
+    for (const entry of [...document.queues.values()].flat()) this.#renewals.set(entry.id, entry);
+    this.#freeBytes = MAX_DOCUMENT_BYTES - RESERVED_BYTES - byteCount - MAX_GROWTH_BYTES * this.table.records.size;
+    this.hasChanged = false;
   }
 
-  get hasChanged(): boolean {
-    return this.#hasChanged;
+  /** Ends what is over, and grants what then fits. A grant restarts no lease: its claim has not been renewed by it. */
+  start(): void {
+    this.table.advance(this.#time);
+    this.table.resumeGrants();
   }
 
-  find(id: ClaimId): Entry | undefined {
-    return this.#entries.get(id);
+  /** @throws StoreRefusedError if its floor is wrong, or the document has no room for it */
+  claim(claim: Claim): void {
+    if (!this.table.records.has(claim.id)) this.#checkNew(claim);
+    this.table.claim(claim, { owner: null }, this.#time);
+    this.#restartLease(claim.id);
   }
 
-  /** Entries, front first. */
-  queueOf(key: string): Entry[] {
-    return [...this.#entries.values()].filter((entry) => entry.key === key);
+  renew(id: ClaimId): void {
+    this.table.renew(id, null, this.#time);
+    this.#restartLease(id);
   }
 
-  /** Ends what has been seen unchanged for its whole lease. */
-  removeOver(stopwatches: Stopwatches, now: number): void {
-    for (const [id, entry] of this.#entries)
-      if (stopwatches.isOver(id, entry, now)) this.remove(entry, entry.isRevoked ? "revoked" : "expired");
-    // no reason for a write: they go with the next one
-    for (const [id, tombstone] of this.#base.tombstones)
-      if (stopwatches.isOver(id, tombstone, now)) this.#tombstones.delete(id);
+  release({ claim, hasUnansweredClaim }: Release): boolean {
+    this.hasChanged ||= hasUnansweredClaim;
+    return this.table.release(claim.id, this.#time, hasUnansweredClaim ? claim.ttlMs : undefined);
   }
 
-  /**
-   * Places the claim at the end of its queue, unless it must not wait and would have to, or has ended.
-   * @throws StoreRefusedError if its floor is wrong, or the document has no room for it
-   */
-  place(claim: NewEntry, name: string): void {
-    if (this.#tombstones.has(claim.id)) return;
-    if (claim.floor > Math.min(this.#lastToken + MAX_FLOOR_LEAD, MAX_TOKEN))
-      throw new StoreRefusedError(
-        `${name}: its tokens are far below those seen on this key before: set tokenBase if the locks were moved from another store`,
-        { keys: [claim.key] },
-      );
-    const entry = { ...claim, isRevoked: false, isDetached: false, leaseMs: claim.ttlMs, ageMs: 0, token: 0 };
-    const queue = [...this.queueOf(claim.key), entry];
-    if (!claim.wait && countAdmitted(queue) < queue.length) return;
-    if (this.#size === 0) for (const one of this.#entries.values()) this.#count(one);
-    if (this.#size + this.#sizeOf(entry) > MAX_DOCUMENT_BYTES - RESERVED_BYTES)
-      throw new StoreRefusedError(`${name} is full: ${this.#entries.size} claims hold or wait for its keys`, {
-        keys: [claim.key],
-      });
-    this.#set({ ...entry, renewedBy: this.#writeNumber });
-    this.#count(entry);
+  detach(id: ClaimId, remainingMs?: number): boolean {
+    const wasHeld = this.table.detach(id, this.#time, remainingMs);
+    if (wasHeld) this.#restartLease(id);
+    return wasHeld;
   }
 
-  /** Restarts its lease. */
-  renew(entry: Entry, ageMs: number): void {
-    this.#set({ ...entry, renewedBy: this.#writeNumber, leaseMs: entry.ttlMs, ageMs });
+  revoke({ key, token, now: isRemoval }: RevokeTarget): boolean {
+    return this.table.revoke(key, Number(token), isRemoval, this.#time);
   }
 
-  detach(entry: Entry, leaseMs: number, ageMs: number): void {
-    this.#set({ ...entry, renewedBy: this.#writeNumber, leaseMs, ageMs, isDetached: true });
+  /** As the table counts: a lease from when this process saw its renewal. */
+  answerFor(id: ClaimId): Answer {
+    const record = this.table.records.get(id);
+    return record === undefined ? this.table.tombstones.noneAnswer(id) : this.table.answerFor(record);
   }
 
-  /** It cannot be renewed from now on, and keeps its place until it is released or over. */
-  revoke(entry: Entry): void {
-    this.#set({ ...entry, isRevoked: true });
-  }
-
-  /** @param reason kept for a while, for clients that ask about it */
-  remove(entry: Entry, reason: EndReason | null): void {
-    this.#entries.delete(entry.id);
-    this.#hasChanged = true;
-    if (reason !== null) this.bury(entry.id, reason, entry.ttlMs);
-  }
-
-  bury(id: ClaimId, reason: EndReason, leaseMs: number): void {
-    this.#tombstones.delete(id); // so that it is the newest
-    this.#tombstones.set(id, { reason, leaseMs, renewedBy: this.#writeNumber });
-    this.#hasChanged = true;
-    const [oldest] = this.#tombstones.keys();
-    if (this.#tombstones.size > MAX_TOMBSTONES) this.#tombstones.delete(oldest as ClaimId);
-  }
-
-  /** Gives tokens to the claims that are admitted now. A grant restarts no lease: its claim has not been renewed by it. */
-  admit(): void {
-    const waiting = [...this.#entries.values()].filter(({ token }) => token === 0);
-    for (const key of new Set(waiting.map((entry) => entry.key))) {
-      const queue = this.queueOf(key);
-      for (const entry of queue.slice(0, countAdmitted(queue))) {
-        if (entry.token !== 0) continue;
-        const token = nextToken(this.#lastToken, BigInt(entry.floor), 0);
-        this.#lastToken = token + entry.tokenCount - 1;
-        this.#set({ ...entry, token });
-      }
-    }
+  /** Of a claim that is in the document, or was when it was read. */
+  renewalOf(id: ClaimId): Renewal {
+    return this.#renewals.get(id) as Renewal;
   }
 
   /** The document to write, with a mark that no other write has. */
   finish(mark: string): LockDocument {
+    const { document } = this.base;
+    const queues = [...this.table.queues.values()];
+    const lastTokens = queues.map(({ lastToken }) => lastToken - this.#tokenBase);
+    const filled = queues.filter(({ entries }) => entries.size > 0);
     return {
-      ...this.#base,
-      writeNumber: this.#writeNumber,
-      marks: [...this.#base.marks, mark].slice(-MAX_MARKS),
-      lastToken: this.#lastToken,
-      entries: this.#entries,
-      tombstones: this.#tombstones,
+      ...document,
+      writeNumber: this.writeNumber,
+      marks: [...document.marks, mark].slice(-MAX_MARKS),
+      lastToken: Math.max(document.lastToken, ...lastTokens),
+      queues: new Map(
+        filled.map(({ key, entries }) => [key, Array.from(entries, ({ record }) => this.#toEntry(record))]),
+      ),
+      tombstones: new Map(
+        Array.from(this.table.tombstones, ({ id, reason, dueAt }) => {
+          const leaseMs = Math.ceil(dueAt - this.#time.now);
+          return [id, document.tombstones.get(id) ?? { reason, leaseMs, renewedBy: this.writeNumber }];
+        }),
+      ),
     };
   }
 
-  #count(entry: NewEntry): void {
-    this.#size += this.#sizeOf(entry);
-    for (const text of [entry.key, entry.label]) this.#texts.add(text);
+  #checkNew(claim: Claim): void {
+    const [{ key }] = claim.locks;
+    if (Number(claim.floor) > this.#time.micros + MAX_FLOOR_LEAD)
+      throw new StoreRefusedError(
+        `${this.#name}: its tokens are far below those seen on this key before: set tokenBase if the locks were moved from another store`,
+        { keys: [key] },
+      );
+    this.#freeBytes -= MAX_ENTRY_BYTES + Buffer.byteLength(JSON.stringify([key, claim.label]));
+    if (this.#freeBytes < 0)
+      throw new StoreRefusedError(
+        `${this.#name} is full: ${this.table.records.size} claims hold or wait for its keys`,
+        {
+          keys: [key],
+        },
+      );
   }
 
-  /** At most so many bytes does the entry add, whatever numbers it has later. */
-  #sizeOf({ id, key, label }: NewEntry): number {
-    const texts = [...new Set([key, label])].filter((text) => !this.#texts.has(text));
-    return texts.reduce((sum, text) => sum + Buffer.byteLength(text) + 2, id.length + MAX_ENTRY_BYTES);
+  #restartLease(id: ClaimId): void {
+    const record = this.table.records.get(id);
+    if (record === undefined || record.revokeReason !== null) return;
+    const { now } = this.#time;
+    const leaseMs = Math.min(Number(record.claim.ttlMs), Math.ceil(record.expiresAt - now));
+    const ageMs = Math.round(now - record.placedAt);
+    this.#renewals.set(id, { renewedBy: this.writeNumber, leaseMs, ageMs });
+    this.hasChanged = true;
   }
 
-  #set(entry: Entry): void {
-    this.#entries.set(entry.id, entry);
-    this.#hasChanged = true;
+  #toEntry({ claim, token, tokenCount, revokeReason, isDetached }: ClaimRecord): Entry {
+    const { id, locks, label, ttlMs, wait, recall = false } = claim;
+    const [{ permits, limit }] = locks;
+    const { renewedBy, leaseMs, ageMs } = this.#renewals.get(id) as Renewal & Pick<Entry, "ageMs">;
+    return {
+      ...{ id, label, permits, limit, wait, recall, isDetached, renewedBy, leaseMs, ageMs },
+      ttlMs: Number(ttlMs),
+      tokenCount: token === 0 ? claim.tokenCount : tokenCount,
+      floor: Number(claim.floor),
+      token: token === 0 ? 0 : token - this.#tokenBase,
+      isRevoked: revokeReason !== null,
+    };
   }
 }

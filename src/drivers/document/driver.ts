@@ -29,20 +29,24 @@
  * - A document that would become too long refuses new claims only.
  */
 
-import { StoreRefusedError } from "../../errors.ts";
+import { isFatalError, StoreRefusedError } from "../../errors.ts";
+import { listTable } from "../../lock-table/listing.ts";
+import { LockTable } from "../../lock-table/table.ts";
 import type { Claim, ClaimView, Driver, DriverEvents, Traits } from "../../spi/driver.ts";
-import { toPage } from "../../util/chunk.ts";
+import { backoffMs } from "../../util/backoff.ts";
 import { systemClock } from "../../util/clock.ts";
+import { publicTag } from "../../util/ids.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
-import { DocumentClaims } from "./document-claims.ts";
-import type { LockDocument } from "./format.ts";
+import { keepProcessAlive, sleep } from "../../util/timeout.ts";
+import { isObject, requireValid, validateOptions } from "../../util/validate.ts";
+import { CallTimeouts } from "../call-timeouts.ts";
+import { toConnectTimeoutMs } from "../connect-timeout.ts";
+import { DocumentClaims } from "./claims.ts";
 import type { Layout } from "./layout.ts";
-import { documentName, numberOf, openLayout, verifyDocument } from "./layout.ts";
+import { documentName, numberOf, openLayout } from "./layout.ts";
 import type { DocumentDriverOptions } from "./options.ts";
-import { validateDocumentOptions } from "./options.ts";
-import { SharedDocument } from "./shared-document.ts";
+import { DOCUMENT_OPTION_RULES } from "./options.ts";
 import type { DocumentStore } from "./store.ts";
-import { StoreCalls } from "./store-calls.ts";
 
 /** The shortest lease: a shorter one would cost a renewal every few seconds, and time out when the store is slow. */
 const MIN_TTL_MS = 10_000;
@@ -50,42 +54,77 @@ const USUAL_DOCUMENTS = 16;
 const POLL_MS = 1_000;
 /** So that a renewal of the shortest lease can be tried three times. */
 const CALL_TIMEOUT_MS = 2_000;
+/** The longest delay before the next attempt to open the store. */
+const MAX_DELAY_MS = 500;
 
 /**
  * Locks in a store that has a conditional write.
  * @throws TypeError naming the option that is wrong
  */
 export function documentDriver(store: DocumentStore, options: DocumentDriverOptions = {}): Driver {
+  requireValid(store, "store", (value) =>
+    isObject(value) && typeof value.read === "function" && typeof value.write === "function"
+      ? null
+      : "a store with read() and write()",
+  );
+  validateOptions("document", options, DOCUMENT_OPTION_RULES);
   return createDocumentDriver(store, options);
 }
 
-/** The same with another shortest lease and other randomness, for tests. */
+/** The same for options that are valid, whatever else they are for; with another shortest lease and other randomness, for tests. */
 export function createDocumentDriver(
   store: DocumentStore,
   options: DocumentDriverOptions,
   minTtlMs: number = MIN_TTL_MS,
   random: () => number = Math.random,
 ): Driver {
-  validateDocumentOptions(store, options);
-  const { clock = systemClock, callTimeoutMs = CALL_TIMEOUT_MS } = options;
-  const calls = new StoreCalls(store, clock, callTimeoutMs);
+  const { clock = systemClock, callTimeoutMs = CALL_TIMEOUT_MS, pollMs = POLL_MS, tokenBase = 0n } = options;
+  const timeouts = new CallTimeouts(clock, callTimeoutMs, store.name);
+  const access = { store, timeouts };
   let documents: readonly DocumentClaims[] = [];
   let layout: Layout = { storeId: "", documents: 1 };
 
-  const claimsOf = ({ locks: [{ key }] }: Claim): DocumentClaims => documentOf(key);
   const documentOf = (key: string): DocumentClaims => documents[numberOf(key, layout)] as DocumentClaims;
+  const claimsOf = ({ locks: [{ key }] }: Claim): DocumentClaims => documentOf(key);
+
+  async function open(events: DriverEvents): Promise<Traits> {
+    await timeouts.call(async (signal) => store.open?.(signal), "connection");
+    layout = await openLayout(access, options.documents, USUAL_DOCUMENTS);
+    const readTime = createSuspendAwareTime(clock);
+    const opened = { ...access, layout, clock, readTime, random, tokenBase: Number(tokenBase) };
+    const createClaims = (_: unknown, number: number) => new DocumentClaims(opened, number, events, pollMs);
+    documents = Array.from({ length: layout.documents }, createClaims);
+    return traitsOf(store);
+  }
+
+  /** One attempt lasts at most as long as a call: a library that takes longer to load is there for the next one. */
+  async function openUntil(deadline: number, events: DriverEvents): Promise<Traits> {
+    for (let failures = 1; ; failures++) {
+      try {
+        return await open(events);
+      } catch (error) {
+        const remainingMs = deadline - clock.now();
+        if (isFatalError(error) || remainingMs < 1) throw error;
+        await sleep(clock, Math.min(backoffMs(failures, random(), MAX_DELAY_MS), remainingMs / 2));
+      }
+    }
+  }
+
+  /** The claims of some documents, in a table that grants nothing. */
+  async function readTable(parts: readonly DocumentClaims[], signal?: AbortSignal): Promise<LockTable> {
+    const table = new LockTable();
+    table.pauseGrants();
+    await Promise.all(parts.map(({ document }) => document.addTo(table, signal)));
+    table.advance({ now: clock.now(), micros: 1 }); // ends what is over
+    return table;
+  }
 
   return {
     name: store.name,
 
-    async open(events): Promise<Traits> {
-      await calls.open();
-      layout = await openLayout(calls, options.documents, USUAL_DOCUMENTS);
-      const readTime = createSuspendAwareTime(clock);
-      const open = (number: number) =>
-        openDocument({ store, calls, layout, options, events, readTime, random }, number);
-      documents = Array.from({ length: layout.documents }, (_, number) => open(number));
-      return traitsOf(store);
+    open(events) {
+      const deadline = clock.now() + toConnectTimeoutMs(options.connectTimeout);
+      return keepProcessAlive(clock, () => openUntil(deadline, events));
     },
 
     async claim(claim) {
@@ -94,47 +133,39 @@ export function createDocumentDriver(
       return claimsOf(claim).claim(claim);
     },
 
-    renew: (claims) => inDocuments(claims, claimsOf, (document, part) => document.renew(part)),
+    renew: (claims) => Promise.all(claims.map((claim) => claimsOf(claim).renew(claim))),
 
     // a document that is damaged, or that many write, delays no other
     shardOf: ({ locks: [{ key }] }) => documentName(numberOf(key, layout), layout),
 
     release: (releases) =>
-      inDocuments(
-        releases,
-        ({ claim }) => claimsOf(claim),
-        (document, part) => document.release(part),
+      Promise.all(
+        releases.map((release) => {
+          claimsOf(release.claim).forget(release.claim);
+          return claimsOf(release.claim).change((draft) => draft.release(release));
+        }),
       ),
 
     forget: (claim) => claimsOf(claim).forget(claim),
 
-    detach: (claims, remainingMs = Number.POSITIVE_INFINITY) =>
-      inDocuments(claims, claimsOf, (document, part) => document.detach(part, remainingMs)),
+    detach: (claims, remainingMs) =>
+      Promise.all(claims.map((claim) => claimsOf(claim).change((draft) => draft.detach(claim.id, remainingMs)))),
 
     revoke: (targets) =>
-      inDocuments(
-        targets,
-        ({ key }) => documentOf(key),
-        (document, part) => document.revoke(part),
-      ),
+      Promise.all(targets.map((target) => documentOf(target.key).change((draft) => draft.revoke(target)))),
 
-    async list({ key, prefix }, { max, after, signal }) {
-      const views =
-        key === undefined
-          ? await Promise.all(documents.map((document) => document.list((one) => one.startsWith(prefix), signal)))
-          : [await documentOf(key).list((one) => one === key, signal)];
-      const sorted = views.flat().sort((a, b) => compareKeys(a, b));
-      const start = sorted.findIndex(({ tag }) => tag === after) + 1; // 0 without a cursor
-      return toPage(sorted.slice(start), max);
+    async list(query, options) {
+      const table = await readTable(query.key === undefined ? documents : [documentOf(query.key)], options.signal);
+      const page = listTable(table, publicTag, { query, ...options }, clock.now());
+      return { ...page, items: page.items.map(correctView) };
     },
 
     async diagnose() {
-      const claims = await Promise.all(documents.map((document) => document.list(() => true)));
-      const most = Math.max(...claims.map(({ length }) => length));
-      const documentsText = `${layout.documents} documents, with at most ${most} claims each`;
+      const tables = await Promise.all(documents.map((document) => readTable([document])));
+      const most = Math.max(...tables.map(({ records }) => records.size));
       return [
         ...((await store.diagnose?.()) ?? []),
-        { status: "ok", name: "documents", message: documentsText },
+        { status: "ok", name: "documents", message: `${layout.documents} documents, with at most ${most} claims each` },
         {
           status: "ok",
           name: "leases",
@@ -145,37 +176,17 @@ export function createDocumentDriver(
 
     async close() {
       for (const document of documents) document.close();
-      calls.end();
+      timeouts.expireAll();
       await store.close?.();
     },
   };
 }
 
-interface OpenStore {
-  readonly store: DocumentStore;
-  readonly calls: StoreCalls;
-  readonly layout: Layout;
-  readonly options: DocumentDriverOptions;
-  readonly events: DriverEvents;
-  readonly readTime: () => number;
-  readonly random: () => number;
-}
-
-function openDocument(open: OpenStore, number: number): DocumentClaims {
-  const { store, calls, layout, options, events, readTime, random } = open;
-  const { clock = systemClock, pollMs = POLL_MS, tokenBase = 0n } = options;
-  const name = documentName(number, layout);
-  const shared = new SharedDocument({
-    ...{ name, calls, clock, readTime, random },
-    verify: (stored) => verifyDocument(calls, layout, number, stored),
-    onDocument: (document: LockDocument) => claims.onDocument(document),
-  });
-  const claims = new DocumentClaims({
-    ...{ name: `${store.name}: the document ${name}`, shared, events, readTime, pollMs, tokenBase },
-    now: () => clock.now(),
-    watch: store.watch && ((changed) => store.watch?.(name, changed) ?? (() => undefined)),
-  });
-  return claims;
+/** A document does not say since when a claim is held; and the table counts a lease 1 % longer. */
+function correctView({ heldMs: _heldMs, ...view }: ClaimView): ClaimView {
+  const { answer, ttlMs } = view;
+  if (answer.state === "none") return view;
+  return { ...view, answer: { ...answer, remainingMs: Math.min(answer.remainingMs, Number(ttlMs)) } };
 }
 
 function traitsOf({ watch }: DocumentStore): Traits {
@@ -188,29 +199,4 @@ function traitsOf({ watch }: DocumentStore): Traits {
     durability: "failover",
     recall: watch === undefined ? "recheck" : "push",
   };
-}
-
-/** Does the work in the documents of the items, and returns the results in the order of the items. */
-async function inDocuments<T, R>(
-  items: readonly T[],
-  documentOf: (item: T) => DocumentClaims,
-  work: (document: DocumentClaims, part: readonly T[]) => Promise<readonly R[]>,
-): Promise<readonly R[]> {
-  const parts = new Map<DocumentClaims, T[]>();
-  for (const item of items) {
-    const document = documentOf(item);
-    parts.set(document, [...(parts.get(document) ?? []), item]);
-  }
-  const results = new Map<T, R>();
-  await Promise.all(
-    [...parts].map(async ([document, part]) => {
-      const answers = await work(document, part);
-      for (const [index, item] of part.entries()) results.set(item, answers[index] as R);
-    }),
-  );
-  return items.map((item) => results.get(item) as R);
-}
-
-function compareKeys({ locks: [a] }: ClaimView, { locks: [b] }: ClaimView): number {
-  return a.key === b.key ? 0 : a.key < b.key ? -1 : 1;
 }

@@ -1,97 +1,81 @@
 /**
- * The bytes of a document: "HFDC", the version of the layout, the body, and the first 8 bytes of the SHA-256 of all that. The body is a
- * list of numbers, texts and lists: each begins with a number that says which of them it is, and how long. Numbers have 7 bits a byte.
- * Keys and labels are there once, however many entries have them.
+ * The bytes of a document: "holdfast-locks", the version of the layout, a checksum of the rest, and the rest as JSON. Entries are
+ * lists there, without the names of their fields; the key of a queue is there once.
  */
 
-import { hash } from "node:crypto";
 import type { EndReason } from "../../errors.ts";
 import { StoreRefusedError } from "../../errors.ts";
 import type { ClaimId, LockSpec } from "../../spi/driver.ts";
+import { computeChecksum } from "../../util/checksum.ts";
 
-/** A claim in the queue of its key. */
-export interface Entry extends LockSpec {
-  readonly id: ClaimId;
-  readonly label: string;
-  readonly ttlMs: number;
-  readonly tokenCount: number;
-  /** In tokens of the document, without tokenBase. */
-  readonly floor: number;
-  readonly wait: boolean;
-  readonly recall: boolean;
-  readonly isRevoked: boolean;
-  readonly isDetached: boolean;
+/** Since when a claim, or a tombstone, has its lease. */
+export interface Renewal {
   /** The number of the write that placed it or renewed it last. */
   readonly renewedBy: number;
   /** What the lease is from that write on: ttlMs, or less for a detached claim until it is renewed. */
   readonly leaseMs: number;
-  /** Its age at that write. */
-  readonly ageMs: number;
-  /** The first token of its range; 0: it waits. */
+}
+
+/** A claim in the queue of its key. */
+export interface Entry extends Omit<LockSpec, "key">, Renewal {
+  readonly id: ClaimId;
+  readonly label: string;
+  readonly ttlMs: number;
+  readonly tokenCount: number;
+  readonly floor: number;
+  readonly wait: boolean;
+  readonly recall: boolean;
+  /** The first token of its range, without tokenBase; 0: it waits. */
   readonly token: number;
+  readonly isRevoked: boolean;
+  readonly isDetached: boolean;
+  /** Its age at the write that renewed it. */
+  readonly ageMs: number;
 }
 
 /** How a claim ended. A late `claim` call with its id is answered "none". */
-export interface Tombstone {
+export interface EndNote extends Renewal {
   readonly reason: EndReason;
-  readonly leaseMs: number;
-  /** The number of the write that made it. */
-  readonly renewedBy: number;
 }
 
 /** One of the documents of a store, as it was read or will be written. */
 export interface LockDocument {
-  /** The store that it belongs to, in hex: one that was copied from another store is refused. */
+  /** The store that it belongs to: one that was copied from another store is refused. */
   readonly storeId: string;
   /** How many documents the store has, and which this is; the layout is the one behind the last. */
   readonly documents: number;
   readonly number: number;
-  /** How often it was written, and the random marks of the last of these writes, in hex, the newest last. */
+  /** How often it was written, and the random marks of the last of these writes, the newest last. */
   readonly writeNumber: number;
   readonly marks: readonly string[];
-  /** The last token that was granted in it. */
+  /** The last token that was granted in it, without tokenBase. */
   readonly lastToken: number;
-  /** All queues of the document in one, in order of arrival. */
-  readonly entries: ReadonlyMap<ClaimId, Entry>;
-  readonly tombstones: ReadonlyMap<ClaimId, Tombstone>;
+  /** By key; front first. */
+  readonly queues: ReadonlyMap<string, readonly Entry[]>;
+  readonly tombstones: ReadonlyMap<ClaimId, EndNote>;
 }
 
-const MAGIC = "HFDC";
+/** A document that is in the store. */
+export interface StoredLocks {
+  readonly document: LockDocument;
+  readonly version: string;
+  readonly byteCount: number;
+}
+
 const LAYOUT_VERSION = 1;
-const HEADER_BYTES = MAGIC.length + 1;
-const CHECKSUM_BYTES = 8;
-/** An entry takes less, beside its id, its key and its label. */
-export const MAX_ENTRY_BYTES = 80;
-const REASONS: readonly EndReason[] = ["released", "expired", "revoked", "maxHold"];
-const FLAGS = ["wait", "recall", "isRevoked", "isDetached"] as const;
-const NUMBERS = [
-  ...(["permits", "limit", "ttlMs", "tokenCount", "floor", "renewedBy", "leaseMs", "ageMs", "token"] as const),
+const ENTRY_FIELDS: readonly (keyof Entry)[] = [
+  ...(["id", "label", "permits", "limit", "ttlMs", "tokenCount", "floor", "wait", "recall"] as const),
+  ...(["token", "isRevoked", "isDetached", "renewedBy", "leaseMs", "ageMs"] as const),
 ];
+const TOMBSTONE_FIELDS: readonly (keyof EndNote)[] = ["reason", "leaseMs", "renewedBy"];
 
-type Item = number | string | readonly Item[];
-const NUMBER = 0;
-const TEXT = 1;
-const LIST = 2;
-
-export function encodeDocument(document: LockDocument): Uint8Array {
-  const { storeId, documents, number, writeNumber, marks, lastToken } = document;
-  const texts = new Map<string, number>();
-  const indexOf = (text: string): number => {
-    if (!texts.has(text)) texts.set(text, texts.size);
-    return texts.get(text) as number;
+export function encodeDocument({ queues, tombstones, ...header }: LockDocument): Uint8Array {
+  const lists = {
+    queues: Array.from(queues, ([key, entries]) => [key, entries.map((entry) => toList(entry, ENTRY_FIELDS))]),
+    tombstones: Array.from(tombstones, ([id, note]) => [id, toList(note, TOMBSTONE_FIELDS)]),
   };
-  const entries = [...document.entries.values()].map((entry) => [
-    ...[entry.id, indexOf(entry.key), indexOf(entry.label)],
-    FLAGS.reduce((bits, flag, index) => bits + Number(entry[flag]) * 2 ** index, 0),
-    ...NUMBERS.map((name) => entry[name]),
-  ]);
-  const tombstones = [...document.tombstones].map(([id, { reason, leaseMs, renewedBy }]) => [
-    ...[id, REASONS.indexOf(reason), leaseMs, renewedBy],
-  ]);
-  const parts: Uint8Array[] = [Buffer.from(MAGIC), Uint8Array.of(LAYOUT_VERSION)];
-  write(parts, [storeId, documents, number, writeNumber, marks, lastToken, [...texts.keys()], entries, tombstones]);
-  const body = Buffer.concat(parts);
-  return Buffer.concat([body, checksumOf(body)]);
+  const body = Buffer.from(JSON.stringify({ ...header, ...lists }));
+  return Buffer.concat([Buffer.from(`holdfast-locks ${LAYOUT_VERSION} ${computeChecksum(body)} `), body]);
 }
 
 /**
@@ -100,85 +84,31 @@ export function encodeDocument(document: LockDocument): Uint8Array {
  */
 export function decodeDocument(bytes: Uint8Array, name: string): LockDocument {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  if (buffer.length < HEADER_BYTES + CHECKSUM_BYTES || buffer.toString("latin1", 0, MAGIC.length) !== MAGIC)
-    throw new StoreRefusedError(`${name} was not written by Holdfast, and is left as it is`);
-  const version = buffer[MAGIC.length];
-  if (version !== LAYOUT_VERSION)
+  const [head, version, checksum] = /^holdfast-locks (\d+) (\S+) /.exec(buffer.toString("latin1", 0, 50)) ?? [];
+  if (head === undefined) throw new StoreRefusedError(`${name} was not written by Holdfast, and is left as it is`);
+  if (version !== String(LAYOUT_VERSION))
     throw new StoreRefusedError(`${name} has the layout ${version}, and this release knows only ${LAYOUT_VERSION}`);
-  const body = buffer.subarray(0, -CHECKSUM_BYTES);
-  if (!checksumOf(body).equals(buffer.subarray(-CHECKSUM_BYTES)))
+  const body = buffer.subarray(head.length);
+  if (computeChecksum(body) !== checksum)
     throw new StoreRefusedError(`${name} is damaged: its checksum is wrong. It is left as it is, and not believed`);
-  const items = new Reader(body, HEADER_BYTES).read() as readonly never[];
-  const [storeId, documents, number, writeNumber, marks, lastToken, texts, entries, tombstones] = items;
+  const { queues, tombstones, ...header } = JSON.parse(body.toString()) as Omit<
+    LockDocument,
+    "queues" | "tombstones"
+  > & {
+    readonly queues: readonly [string, readonly (readonly unknown[])[]][];
+    readonly tombstones: readonly [ClaimId, readonly unknown[]][];
+  };
   return {
-    ...({ storeId, documents, number, writeNumber, marks, lastToken } as unknown as Omit<LockDocument, "entries">),
-    entries: new Map(
-      (entries as unknown as Item[][]).map((entry) => [entry[0] as string, toEntry(entry, texts as never)]),
-    ),
-    tombstones: new Map((tombstones as unknown as [string, number, number, number][]).map(toTombstone)),
+    ...header,
+    queues: new Map(queues.map(([key, lists]) => [key, lists.map((list) => fromList(list, ENTRY_FIELDS))])),
+    tombstones: new Map(tombstones.map(([id, list]) => [id, fromList(list, TOMBSTONE_FIELDS)])),
   };
 }
 
-function toEntry([id, key, label, bits, ...numbers]: readonly Item[], texts: readonly string[]): Entry {
-  const flags = Object.fromEntries(FLAGS.map((flag, index) => [flag, (((bits as number) >> index) & 1) === 1]));
-  const values = Object.fromEntries(NUMBERS.map((name, index) => [name, numbers[index]]));
-  return { id, key: texts[key as number], label: texts[label as number], ...flags, ...values } as unknown as Entry;
+function toList<T>(item: T, fields: readonly (keyof T)[]): readonly unknown[] {
+  return fields.map((name) => item[name]);
 }
 
-function toTombstone([id, reason, leaseMs, renewedBy]: [string, number, number, number]): [string, Tombstone] {
-  return [id, { reason: REASONS[reason] as EndReason, leaseMs, renewedBy }];
-}
-
-function checksumOf(bytes: Uint8Array): Buffer {
-  return hash("sha256", bytes, "buffer").subarray(0, CHECKSUM_BYTES);
-}
-
-function write(parts: Uint8Array[], item: Item): void {
-  if (typeof item === "number") parts.push(toBytes(item, NUMBER));
-  else if (typeof item === "string") parts.push(toBytes(Buffer.byteLength(item), TEXT), Buffer.from(item));
-  else {
-    parts.push(toBytes(item.length, LIST));
-    for (const one of item) write(parts, one);
-  }
-}
-
-/** The kind is in the first two bits. Shifts would have 32 bits only. */
-function toBytes(value: number, kind: number): Uint8Array {
-  const bytes: number[] = [];
-  let rest = value;
-  for (let room = 0x20; rest >= room; room = 0x80) {
-    bytes.push((rest % room) + room);
-    rest = Math.floor(rest / room);
-  }
-  bytes.push(rest);
-  bytes[0] = ((bytes[0] as number) << 2) | kind;
-  return Uint8Array.from(bytes);
-}
-
-class Reader {
-  readonly #buffer: Buffer;
-  #offset: number;
-
-  constructor(buffer: Buffer, offset: number) {
-    this.#buffer = buffer;
-    this.#offset = offset;
-  }
-
-  read(): Item {
-    const first = this.#byte();
-    const kind = first & 3;
-    const value = this.#number(first >> 2, 0x20);
-    if (kind === NUMBER) return value;
-    if (kind === LIST) return Array.from({ length: value }, () => this.read());
-    this.#offset += value;
-    return this.#buffer.toString("utf8", this.#offset - value, this.#offset);
-  }
-
-  #number(byte: number, room: number): number {
-    return byte < room ? byte : byte - room + room * this.#number(this.#byte(), 0x80);
-  }
-
-  #byte(): number {
-    return this.#buffer[this.#offset++] as number;
-  }
+function fromList<T>(list: readonly unknown[], fields: readonly (keyof T)[]): T {
+  return Object.fromEntries(fields.map((name, index) => [name, list[index]])) as T;
 }

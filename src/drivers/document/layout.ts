@@ -5,12 +5,18 @@
 
 import { hash, randomBytes } from "node:crypto";
 import { StoreRefusedError } from "../../errors.ts";
-import type { LockDocument } from "./format.ts";
+import type { CallTimeouts } from "../call-timeouts.ts";
+import type { LockDocument, StoredLocks } from "./format.ts";
 import { decodeDocument, encodeDocument } from "./format.ts";
-import type { StoredDocument } from "./store.ts";
-import type { StoreCalls } from "./store-calls.ts";
+import type { DocumentStore, WriteResult } from "./store.ts";
 
 const STORE_ID_BYTES = 16;
+
+/** A store, and the timeouts of calls to it. */
+export interface StoreAccess {
+  readonly store: DocumentStore;
+  readonly timeouts: CallTimeouts;
+}
 
 /** What the documents of one store have in common. */
 export type Layout = Pick<LockDocument, "storeId" | "documents">;
@@ -30,58 +36,80 @@ export function numberOf(key: string, { documents }: Layout): number {
  * @param wanted how many there must be; undefined: as many as there are, or `usual`
  * @throws StoreRefusedError if there are others
  */
-export async function openLayout(calls: StoreCalls, wanted: number | undefined, usual: number): Promise<Layout> {
-  const stored = await calls.read("layout");
-  const found = stored === null ? await create(calls, wanted ?? usual) : decode(calls, "layout", stored);
-  if (wanted === undefined || found.documents === wanted) return found;
+export async function openLayout(access: StoreAccess, wanted: number | undefined, usual: number): Promise<Layout> {
+  const stored = await readDocument(access, "layout");
+  const layout = stored?.document ?? (await createDocuments(access, wanted ?? usual));
+  if (wanted === undefined || layout.documents === wanted) return layout;
   throw new StoreRefusedError(
-    `${calls.storeName}: the store has documents: ${found.documents} since it was created, so it cannot be used with documents: ${wanted}`,
+    `${access.store.name}: the store has documents: ${layout.documents} since it was created, so it cannot be used with documents: ${wanted}`,
   );
 }
 
 /** Several processes may do so at once: the first document decides on the id of the store, and on the number of documents. */
-async function create(calls: StoreCalls, documents: number): Promise<Layout> {
-  const proposed = { storeId: randomBytes(STORE_ID_BYTES).toString("hex"), documents };
-  const layout = await createDocument(calls, proposed, 0);
-  const created = await Promise.all(
-    Array.from({ length: layout.documents - 1 }, (_, index) => createDocument(calls, layout, index + 1)),
-  );
+async function createDocuments(access: StoreAccess, documents: number): Promise<Layout> {
+  const storeId = randomBytes(STORE_ID_BYTES).toString("hex");
+  const first = await createDocument(access, { storeId, documents }, 0);
+  const others = Array.from({ length: first.documents - 1 }, (_, index) => createDocument(access, first, index + 1));
   // another process has created them all, and uses them; or the layout was deleted, and a document may have been, too
-  if ([layout, ...created].some(({ writeNumber }) => writeNumber > 0))
-    return decode(calls, "layout", await calls.read("layout"));
-  return createDocument(calls, layout, layout.documents);
+  if ([first, ...(await Promise.all(others))].some(({ writeNumber }) => writeNumber > 0))
+    return requireStored(access, "layout", await readDocument(access, "layout")).document;
+  return createDocument(access, first, first.documents);
 }
 
 /** Creates an empty document, and returns what is there now. */
-async function createDocument(calls: StoreCalls, layout: Layout, number: number): Promise<LockDocument> {
-  const empty = { writeNumber: 0, marks: [], lastToken: 0, entries: new Map(), tombstones: new Map() };
-  const document = { storeId: layout.storeId, documents: layout.documents, number, ...empty };
+async function createDocument(access: StoreAccess, layout: Layout, number: number): Promise<LockDocument> {
+  const { storeId, documents } = layout;
+  const empty = { writeNumber: 0, marks: [], lastToken: 0, queues: new Map(), tombstones: new Map() };
+  const document = { storeId, documents, number, ...empty };
   const name = documentName(number, layout);
-  if ((await calls.write(name, encodeDocument(document), null)) !== "conflict") return document;
-  const stored = await calls.read(name);
+  if ((await writeDocument(access, name, encodeDocument(document), null)) !== "conflict") return document;
+  const stored = await readDocument(access, name);
   if (stored === null)
-    throw new Error(`${calls.storeName}: the document ${name} could not be created, and is not there`);
-  return number === 0 ? decode(calls, name, stored) : verifyDocument(calls, layout, number, stored);
+    throw new Error(`${access.store.name}: the document ${name} could not be created, and is not there`);
+  return number === 0 ? stored.document : verifyDocument(access, layout, number, stored).document;
 }
 
-/** Reads one of the documents. @throws StoreRefusedError if it is missing, damaged, or none of this store */
+/** Reads the document of that name; null: there is none. @throws StoreRefusedError if it is damaged */
+export async function readDocument(
+  { store, timeouts }: StoreAccess,
+  name: string,
+  stop?: AbortSignal,
+): Promise<StoredLocks | null> {
+  const read = (signal: AbortSignal) => store.read(name, stop ? AbortSignal.any([signal, stop]) : signal);
+  const stored = await timeouts.call(read, "answer to a read");
+  if (stored === null) return null;
+  const { bytes, version } = stored;
+  return { document: decodeDocument(bytes, `${store.name}: the document ${name}`), version, byteCount: bytes.length };
+}
+
+/** An error means that the write may have happened, and may still happen. */
+export function writeDocument(
+  { store, timeouts }: StoreAccess,
+  name: string,
+  bytes: Uint8Array,
+  version: string | null,
+): Promise<WriteResult> {
+  return timeouts.call((signal) => store.write(name, bytes, version, signal), "answer to a write");
+}
+
+/** @throws StoreRefusedError if the document is missing, or none of this store */
 export function verifyDocument(
-  calls: StoreCalls,
+  access: StoreAccess,
   layout: Layout,
   number: number,
-  stored: StoredDocument | null,
-): LockDocument {
+  found: StoredLocks | null,
+): StoredLocks {
   const name = documentName(number, layout);
-  const document = decode(calls, name, stored);
-  const { storeId, documents } = document;
-  if (storeId === layout.storeId && documents === layout.documents && document.number === number) return document;
+  const stored = requireStored(access, name, found);
+  const { document } = stored;
+  if (document.storeId === layout.storeId && document.documents === layout.documents && document.number === number)
+    return stored;
   throw new StoreRefusedError(
-    `${calls.storeName}: the document ${name} belongs to another store, and is left as it is`,
+    `${access.store.name}: the document ${name} belongs to another store, and is left as it is`,
   );
 }
 
-function decode({ storeName }: StoreCalls, name: string, stored: StoredDocument | null): LockDocument {
-  if (stored === null)
-    throw new StoreRefusedError(`${storeName}: the document ${name} is missing: it may have been deleted`);
-  return decodeDocument(stored.bytes, `${storeName}: the document ${name}`);
+function requireStored({ store }: StoreAccess, name: string, stored: StoredLocks | null): StoredLocks {
+  if (stored !== null) return stored;
+  throw new StoreRefusedError(`${store.name}: the document ${name} is missing: it may have been deleted`);
 }

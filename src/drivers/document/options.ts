@@ -1,15 +1,9 @@
 /** The options of the document driver, validated first, since they may come from JavaScript. */
 
 import type { Clock } from "../../util/clock.ts";
-import {
-  clockRule,
-  countRule,
-  isObject,
-  millisecondsRule,
-  requireValid,
-  validateOptions,
-} from "../../util/validate.ts";
-import type { DocumentStore } from "./store.ts";
+import type { Duration } from "../../util/duration.ts";
+import type { OptionRules } from "../../util/validate.ts";
+import { clockRule, countRule, millisecondsRule, timeoutRule } from "../../util/validate.ts";
 
 /** How the locks are kept in the store. */
 export interface DocumentDriverOptions {
@@ -22,6 +16,8 @@ export interface DocumentDriverOptions {
   readonly pollMs?: number;
   /** How long a call to the store may take. Default 2,000. */
   readonly callTimeoutMs?: number;
+  /** How long `open()` tries to reach the store. Default 5 s. */
+  readonly connectTimeout?: Duration;
   /** Added to every token: for locks that were moved here from a store with higher tokens. Default 0n. */
   readonly tokenBase?: bigint;
   /** The clock, for tests. */
@@ -29,24 +25,17 @@ export interface DocumentDriverOptions {
 }
 
 const MAX_DOCUMENTS = 1_024;
-/** Tokens must fit into signed 64 bits, with room for those of the store itself. */
-const MAX_TOKEN_BASE = 2n ** 62n;
+/** Tokens must be exact as numbers, with room for those of the store itself. */
+const MAX_TOKEN_BASE = 2n ** 52n;
 
-/** @throws TypeError naming the option that is wrong or unknown */
-export function validateDocumentOptions(store: DocumentStore, options: DocumentDriverOptions): void {
-  requireValid(store, "store", (value) =>
-    isObject(value) && typeof value.read === "function" && typeof value.write === "function"
+export const DOCUMENT_OPTION_RULES: OptionRules<DocumentDriverOptions> = {
+  documents: countRule(MAX_DOCUMENTS),
+  pollMs: millisecondsRule(),
+  callTimeoutMs: millisecondsRule(),
+  connectTimeout: timeoutRule("connectTimeout"),
+  tokenBase: (value) =>
+    typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE
       ? null
-      : "a store with read() and write()",
-  );
-  validateOptions("document", options, {
-    documents: countRule(MAX_DOCUMENTS),
-    pollMs: millisecondsRule(),
-    callTimeoutMs: millisecondsRule(),
-    tokenBase: (value) =>
-      typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE
-        ? null
-        : `a bigint from 0n to ${MAX_TOKEN_BASE}n`,
-    clock: clockRule,
-  });
-}
+      : `a bigint from 0n to ${MAX_TOKEN_BASE}n`,
+  clock: clockRule,
+};

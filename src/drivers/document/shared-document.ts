@@ -5,19 +5,19 @@
 
 import { randomBytes } from "node:crypto";
 import { isFatalError } from "../../errors.ts";
+import type { LockTable } from "../../lock-table/table.ts";
 import type { Clock } from "../../util/clock.ts";
 import { runInMicrotask } from "../../util/microtask.ts";
 import { sleep } from "../../util/timeout.ts";
-import { Draft } from "./draft.ts";
-import type { LockDocument } from "./format.ts";
+import { Draft, restoreClaims, Stopwatches } from "./draft.ts";
+import type { LockDocument, StoredLocks } from "./format.ts";
 import { encodeDocument } from "./format.ts";
-import { Stopwatches } from "./stopwatches.ts";
-import type { StoredDocument } from "./store.ts";
-import type { StoreCalls } from "./store-calls.ts";
+import type { Layout, StoreAccess } from "./layout.ts";
+import { documentName, readDocument, verifyDocument, writeDocument } from "./layout.ts";
 
 const MARK_BYTES = 8;
-/** After so many conflicts an operation fails: the client that called decides whether to call again. */
-const MAX_ATTEMPTS = 60;
+/** After so many conflicts operations fail: the client that called decides whether to call again. */
+const MAX_CONFLICTS = 60;
 /**
  * Before it writes to a document that others write to, a process pauses for a random time of up to so many calls, less one for each
  * conflict: one that has lost several times is faster than one that has just written.
@@ -34,79 +34,79 @@ const MAX_CALL_MS = 200;
 
 /** What an operation is answered from: the document as written or read, and when the write was sent (null: none was needed). */
 export interface Outcome {
-  readonly document: LockDocument;
+  readonly draft: Draft;
   readonly sentAt: number | null;
 }
 
 /** Changes the draft, and returns what makes the answer. May run again, on another draft; only its last run counts. */
-export type Change<T> = (draft: Draft, now: number) => (outcome: Outcome) => T;
+export type Change<T> = (draft: Draft) => (outcome: Outcome) => T;
 
 interface Operation {
   readonly change: Change<void>;
   readonly reject: (error: unknown) => void;
-  /** Reads that were sent before it began are too old to answer it. */
-  readonly firstRead: number;
-  attempts: number;
+  /** The document was read after it began. */
+  hasRead: boolean;
 }
 
-/** A write that was sent. */
-interface Write {
-  readonly document: LockDocument;
+/** What each operation of a write does, once the write is known to have happened. */
+type Answers = readonly (readonly [Operation, (outcome: Outcome) => void])[];
+
+/** A write without an answer. It can happen only as long as the document has this version. */
+interface UnknownWrite extends Outcome {
   readonly mark: string;
-  /** It can happen only as long as the document has this version. */
   readonly baseVersion: string;
-  readonly sentAt: number;
-  /** What to tell each operation, once the write is known to have happened. */
-  readonly answers: ReadonlyMap<Operation, (outcome: Outcome) => void>;
+  readonly answers: Answers;
 }
 
-export interface SharedDocumentSettings {
-  readonly name: string;
-  readonly calls: StoreCalls;
+/** What the documents of one driver have in common. */
+export interface OpenStore extends StoreAccess {
+  readonly layout: Layout;
   readonly clock: Clock;
   /** The monotonic time, and the time for which this machine was suspended: for leases of this process's own claims. */
   readonly readTime: () => number;
   readonly random: () => number;
-  /** @throws StoreRefusedError if it is none of this store's documents */
-  readonly verify: (stored: StoredDocument | null) => LockDocument;
-  /** A newer document is known. */
-  readonly onDocument: (document: LockDocument) => void;
+  readonly tokenBase: number;
 }
 
 export class SharedDocument {
-  readonly stopwatches: Stopwatches = new Stopwatches();
-  readonly #settings: SharedDocumentSettings;
-  /** The newest document that is known, and the number of the read that brought it. */
-  #known: { readonly document: LockDocument; readonly version: string } | null = null;
-  #knownByRead = 0;
-  #reads = 0;
-  #newestWrite = 0;
+  readonly #open: OpenStore;
+  readonly #number: number;
+  readonly #name: string;
+  /** Called with each newer document that is known, as it is stored. */
+  readonly #onDocument: (draft: Draft) => void;
+  readonly #stopwatches = new Stopwatches();
+  /** The newest document that was read or written. */
+  #known: StoredLocks | null = null;
+  /** Another version may be in the store. */
+  #isOld = true;
   /** Another process has written since this one did: what is known is probably old. */
   #isShared = false;
   #pending: Operation[] = [];
   /** Writes whose outcome is unknown: one may have happened, or may still happen. */
-  #unknownWrites: Write[] = [];
+  #unknownWrites: UnknownWrite[] = [];
   #isWorking = false;
   /** How long the last write took, when it ended, and how many before it followed each other without a break. */
   #lastCallMs = 0;
   #lastCallAt = 0;
   #writesInRow = 0;
 
-  constructor(settings: SharedDocumentSettings) {
-    this.#settings = settings;
+  constructor(open: OpenStore, number: number, onDocument: (draft: Draft) => void) {
+    this.#open = open;
+    this.#number = number;
+    this.#name = `${open.store.name}: the document ${documentName(number, open.layout)}`;
+    this.#onDocument = onDocument;
   }
 
   /** Does the operation, together with the others of this turn. */
   run<T>(change: Change<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       this.#pending.push({
-        change(draft, now) {
-          const answer = change(draft, now);
+        change(draft) {
+          const answer = change(draft);
           return (outcome) => resolve(answer(outcome));
         },
         reject,
-        firstRead: this.#reads + 1,
-        attempts: 0,
+        hasRead: false,
       });
       if (this.#isWorking) return;
       this.#isWorking = true;
@@ -114,11 +114,13 @@ export class SharedDocument {
     });
   }
 
-  /** Reads the document for a list: writes nothing. */
-  async look(signal?: AbortSignal): Promise<LockDocument> {
+  /** Reads the document, and adds its claims to a table for a list: writes nothing. */
+  async addTo(table: LockTable, signal?: AbortSignal): Promise<void> {
     const { document } = await this.#fetch(signal);
-    this.stopwatches.observe(document, this.#settings.clock.now());
-    return document;
+    const now = this.#open.clock.now();
+    this.#stopwatches.observe(document, now);
+    table.advance({ now, micros: 1 });
+    restoreClaims(table, document, this.#stopwatches, now, this.#open.tokenBase);
   }
 
   /** The document may have changed. */
@@ -129,116 +131,111 @@ export class SharedDocument {
   async #work(): Promise<void> {
     for (let conflicts = 0; this.#pending.length > 0; ) {
       await this.#pause(conflicts);
-      for (const operation of this.#pending) operation.attempts++;
+      const operations = [...this.#pending];
       try {
         conflicts = (await this.#attempt()) ? conflicts + 1 : 0;
+        if (conflicts === MAX_CONFLICTS)
+          throw new Error(`${this.#name}: other processes wrote it first, ${MAX_CONFLICTS} times`);
       } catch (error) {
-        this.#reject(({ attempts }) => attempts > 0, error); // not those that came meanwhile
+        conflicts = 0;
+        this.#remove(operations); // not those that came meanwhile
+        for (const { reject } of operations) reject(error);
       }
-      const message = `${this.#settings.name}: other processes wrote it first, ${MAX_ATTEMPTS} times`;
-      this.#reject(({ attempts }) => attempts >= MAX_ATTEMPTS, new Error(message));
     }
     this.#isWorking = false;
   }
 
   /** Reads, or writes, once for all pending operations. Returns whether the write was a conflict, or is unknown. */
   async #attempt(): Promise<boolean> {
-    const isOld = this.#pending.some(({ firstRead }) => firstRead > this.#knownByRead);
-    if (this.#known === null || (this.#isShared && isOld)) await this.#read();
-    if (this.#known === null) return false;
-    const { document, version } = this.#known;
-    const now = this.#settings.clock.now();
-    const draft = new Draft(document);
-    draft.removeOver(this.stopwatches, now);
-    const answers = new Map(this.#pending.map((operation) => [operation, apply(operation, draft, now)]));
-    draft.admit();
-    if (draft.hasChanged) return this.#write(draft, version, answers);
-    const fresh = [...answers].filter(([{ firstRead }]) => firstRead <= this.#knownByRead);
-    this.#answer(fresh, { document, sentAt: null });
-    if (fresh.length < answers.size) await this.#read();
+    const isStale = this.#isShared && this.#pending.some(({ hasRead }) => !hasRead);
+    const draft = this.#known === null || this.#isOld || isStale ? await this.#read() : this.#makeDraft(this.#known);
+    draft.start();
+    const answers = this.#pending.map((operation) => [operation, apply(operation, draft)] as const);
+    if (draft.hasChanged) return this.#write(draft, answers);
+    const fresh = answers.filter(([{ hasRead }]) => hasRead);
+    this.#answer(fresh, { draft, sentAt: null });
+    this.#isOld = fresh.length < answers.length;
     return false;
   }
 
-  async #write(draft: Draft, baseVersion: string, answers: Write["answers"]): Promise<boolean> {
-    const { name, calls, readTime } = this.#settings;
-    const mark = randomBytes(MARK_BYTES).toString("hex");
+  async #write(draft: Draft, answers: Answers): Promise<boolean> {
+    const { clock, readTime } = this.#open;
+    const { version: baseVersion } = draft.base;
+    const mark = randomBytes(MARK_BYTES).toString("base64url");
     const document = draft.finish(mark);
-    const write = { document, mark, baseVersion, sentAt: readTime(), answers };
-    const result = await this.#time(calls.write(name, encodeDocument(document), baseVersion)).catch(
-      (error: unknown) => {
-        if (isFatalError(error)) throw error;
-        this.#unknownWrites.push(write);
-        return null;
-      },
-    );
-    if (result === null || result === "conflict") {
-      this.#isShared ||= result !== null;
-      this.#known = null;
-      return true;
-    }
-    this.#accept(document, result.version);
-    this.#unknownWrites = []; // none of them can happen any more
-    this.#answer([...answers], { document, sentAt: write.sentAt });
-    this.#settings.onDocument(document);
-    return false;
-  }
-
-  async #time<T>(call: Promise<T>): Promise<T> {
-    const { clock } = this.#settings;
+    const bytes = encodeDocument(document);
+    const outcome = { draft, sentAt: readTime() };
     const startedAt = clock.now();
+    this.#isOld = true;
     try {
-      return await call;
+      const result = await writeDocument(this.#open, documentName(this.#number, this.#open.layout), bytes, baseVersion);
+      if (result === "conflict") return true;
+      this.#accept({ document, version: result.version, byteCount: bytes.length });
+    } catch (error) {
+      if (isFatalError(error)) throw error;
+      this.#unknownWrites.push({ ...outcome, mark, baseVersion, answers });
+      return true;
     } finally {
       this.#writesInRow = startedAt - this.#lastCallAt < this.#lastCallMs ? this.#writesInRow + 1 : 0;
       this.#lastCallAt = clock.now();
       this.#lastCallMs = Math.min(this.#lastCallAt - startedAt, MAX_CALL_MS);
     }
+    this.#unknownWrites = []; // none of them can happen any more
+    this.#answer(answers, outcome);
+    this.#onDocument(draft);
+    return false;
   }
 
-  async #read(): Promise<void> {
-    const number = ++this.#reads;
-    const { document, version } = await this.#fetch();
-    if (this.#known !== null) this.#isShared = version !== this.#known.version;
-    this.#knownByRead = number;
-    this.#accept(document, version);
-    const unknownWrites = this.#unknownWrites;
-    this.#unknownWrites = unknownWrites.filter(({ baseVersion }) => baseVersion === version);
-    for (const write of unknownWrites) if (document.marks.includes(write.mark)) this.#answer([...write.answers], write);
-    this.#settings.onDocument(document);
+  /** Returns a draft that is not started. */
+  async #read(): Promise<Draft> {
+    const operations = [...this.#pending];
+    const stored = await this.#fetch();
+    for (const operation of operations) operation.hasRead = true;
+    this.#isShared = this.#known !== null && stored.version !== this.#known.version;
+    this.#accept(stored);
+    for (const { mark, answers, ...outcome } of this.#unknownWrites)
+      if (stored.document.marks.includes(mark)) this.#answer(answers, outcome);
+    this.#unknownWrites = this.#unknownWrites.filter(({ baseVersion }) => baseVersion === stored.version);
+    const draft = this.#makeDraft(stored);
+    this.#onDocument(draft);
+    return draft;
   }
 
-  async #fetch(signal?: AbortSignal): Promise<{ readonly document: LockDocument; readonly version: string }> {
-    const { name, calls, verify } = this.#settings;
+  async #fetch(signal?: AbortSignal): Promise<StoredLocks> {
     // a write that is answered meanwhile may be newer
-    const newestWrite = this.#newestWrite;
-    const stored = await calls.read(name, signal);
-    if (stored !== null && stored.version === this.#known?.version) return this.#known;
-    const document = verify(stored);
+    const newestWrite = this.#known?.document.writeNumber ?? 0;
+    const { layout } = this.#open;
+    const found = await readDocument(this.#open, documentName(this.#number, layout), signal);
+    const stored = verifyDocument(this.#open, layout, this.#number, found);
     // a lagging replica: its answer would say that what was granted since does not exist
-    if (document.writeNumber < newestWrite) throw new Error(`${name}: it was read in an older state than before`);
-    return { document, version: (stored as StoredDocument).version };
+    if (stored.document.writeNumber < newestWrite)
+      throw new Error(`${this.#name}: it was read in an older state than before`);
+    return stored;
   }
 
-  #accept(document: LockDocument, version: string): void {
-    this.#known = { document, version };
-    this.#newestWrite = document.writeNumber;
-    this.stopwatches.observe(document, this.#settings.clock.now());
+  #accept(stored: StoredLocks): void {
+    this.#known = stored;
+    this.#isOld = false;
+    this.#stopwatches.observe(stored.document, this.#open.clock.now());
   }
 
-  #answer(answers: readonly (readonly [Operation, (outcome: Outcome) => void])[], outcome: Outcome): void {
-    const answered = new Set(answers.map(([operation]) => operation));
-    this.#pending = this.#pending.filter((operation) => !answered.has(operation));
+  #makeDraft(stored: StoredLocks): Draft {
+    const { clock, tokenBase } = this.#open;
+    return new Draft(this.#name, stored, this.#stopwatches, clock.now(), tokenBase);
+  }
+
+  #answer(answers: Answers, outcome: Outcome): void {
+    this.#remove(answers.map(([operation]) => operation));
     for (const [, answer] of answers) answer(outcome);
   }
 
-  #reject(isRejected: (operation: Operation) => boolean, error: unknown): void {
-    const rejected = this.#pending.filter(isRejected);
-    this.#pending = this.#pending.filter((operation) => !isRejected(operation));
-    for (const { reject } of rejected) reject(error);
+  #remove(operations: readonly Operation[]): void {
+    const removed = new Set(operations);
+    this.#pending = this.#pending.filter((operation) => !removed.has(operation));
   }
 
   async #pause(conflicts: number): Promise<void> {
-    const { clock, random } = this.#settings;
+    const { clock, random } = this.#open;
     const needsBreak = this.#writesInRow >= MAX_WRITES_IN_ROW;
     if (needsBreak) this.#writesInRow = 0;
     const randomCalls = this.#isShared ? random() * (MAX_PAUSE_CALLS - conflicts) : 0;
@@ -248,9 +245,9 @@ export class SharedDocument {
 }
 
 /** An operation that is refused fails alone. */
-function apply({ change, reject }: Operation, draft: Draft, now: number): (outcome: Outcome) => void {
+function apply({ change, reject }: Operation, draft: Draft): (outcome: Outcome) => void {
   try {
-    return change(draft, now);
+    return change(draft);
   } catch (error) {
     return () => reject(error);
   }

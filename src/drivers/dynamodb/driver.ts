@@ -4,18 +4,19 @@ import type { Driver } from "../../spi/driver.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { validateOptions } from "../../util/validate.ts";
 import { AWS_RULES } from "../aws/client.ts";
-import type { StoreDriverOptions } from "../document-store-driver.ts";
-import { STORE_DRIVER_RULES, storeDriver } from "../document-store-driver.ts";
+import { createDocumentDriver } from "../document/driver.ts";
+import type { DocumentDriverOptions } from "../document/options.ts";
+import { DOCUMENT_OPTION_RULES } from "../document/options.ts";
 import type { DynamoDbStoreOptions } from "./store.ts";
 import { dynamoDbStore } from "./store.ts";
 
 export type { AwsClientLike } from "../aws/client.ts";
 
 /** Where the table is, and how locks are kept in it. */
-export interface DynamoDbDriverOptions extends DynamoDbStoreOptions, StoreDriverOptions {}
+export interface DynamoDbDriverOptions extends DynamoDbStoreOptions, DocumentDriverOptions {}
 
 const OPTION_RULES: OptionRules<DynamoDbDriverOptions> = {
-  ...STORE_DRIVER_RULES,
+  ...DOCUMENT_OPTION_RULES,
   ...AWS_RULES,
   table: (value) =>
     typeof value === "string" && /^[-\w.:/]{1,1024}$/.test(value) ? null : "the name of a table, or its ARN",
@@ -27,5 +28,5 @@ const OPTION_RULES: OptionRules<DynamoDbDriverOptions> = {
  */
 export function dynamodb(options: DynamoDbDriverOptions): Driver {
   validateOptions("dynamodb", options, OPTION_RULES, { required: ["table"], secret: ["endpoint"] });
-  return storeDriver(dynamoDbStore(options), options);
+  return createDocumentDriver(dynamoDbStore(options), options);
 }

@@ -3,20 +3,21 @@
 import type { Driver } from "../../spi/driver.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { isObject, stringRule, validateOptions } from "../../util/validate.ts";
-import type { StoreDriverOptions } from "../document-store-driver.ts";
-import { STORE_DRIVER_RULES, storeDriver } from "../document-store-driver.ts";
+import { createDocumentDriver } from "../document/driver.ts";
+import type { DocumentDriverOptions } from "../document/options.ts";
+import { DOCUMENT_OPTION_RULES } from "../document/options.ts";
 import type { NatsStoreOptions } from "./store.ts";
 import { natsStore } from "./store.ts";
 
 export type { NatsConnectionLike } from "./connection.ts";
 
 /** Where the bucket is, and how locks are kept in it. */
-export interface NatsDriverOptions extends NatsStoreOptions, StoreDriverOptions {}
+export interface NatsDriverOptions extends NatsStoreOptions, DocumentDriverOptions {}
 
 const SERVER = /^(?:\[[0-9a-f:]+\]|[^:[\]\s/@?#]+)(?::\d{1,5})?$/i;
 
 const OPTION_RULES: OptionRules<NatsDriverOptions> = {
-  ...STORE_DRIVER_RULES,
+  ...DOCUMENT_OPTION_RULES,
   bucket: (value) => (typeof value === "string" && /^[-\w]+$/.test(value) ? null : 'letters, digits, "-" and "_"'),
   connection: (value) =>
     isObject(value) && typeof value.isClosed === "function" ? null : "a connection of @nats-io/transport-node",
@@ -35,5 +36,5 @@ const OPTION_RULES: OptionRules<NatsDriverOptions> = {
  */
 export function nats(options: NatsDriverOptions): Driver {
   validateOptions("nats", options, OPTION_RULES, { required: ["bucket"], secret: ["password", "token"] });
-  return storeDriver(natsStore(options), options);
+  return createDocumentDriver(natsStore(options), options);
 }

@@ -1,8 +1,8 @@
 /** nats://user:password@host:4222,host:4222?bucket=locks: servers of NATS, and a bucket; nats://token@host with a token. */
 
 import type { Driver } from "../../spi/driver.ts";
-import type { StoreDriverOptions } from "../document-store-driver.ts";
-import { parseStoreParameters } from "../document-store-driver.ts";
+import type { ConnectOptions } from "../document-store-url.ts";
+import { parseStoreParameters } from "../document-store-url.ts";
 import { nats } from "./driver.ts";
 
 const URL_PARTS = /^nats:\/\/(?:([^@/?#]*)@)?([^@/?#]+)\/?(?:\?([^#]*))?$/;
@@ -11,18 +11,17 @@ const URL_PARTS = /^nats:\/\/(?:([^@/?#]*)@)?([^@/?#]+)\/?(?:\?([^#]*))?$/;
  * The driver of a url, not opened yet.
  * @throws TypeError for an invalid url; its message does not contain the url, which may hold a password
  */
-export function natsFromUrl(url: string, { connectTimeout }: StoreDriverOptions): Driver {
+export function natsFromUrl(url: string, options: ConnectOptions): Driver {
   const parts = URL_PARTS.exec(url);
   const [, login, servers = "", query = ""] = parts ?? [];
-  const { bucket, ...options } = parseStoreParameters("nats", query, ["bucket"]);
+  const { bucket, ...parameters } = parseStoreParameters("nats", query, ["bucket"], options);
   if (parts === null || bucket === undefined)
     throw new TypeError("url must have the form nats://user:password@host:4222,host:4222?bucket=locks");
   return nats({
     bucket,
     servers: servers.split(","),
     ...parseLogin(login),
-    ...(connectTimeout !== undefined && { connectTimeout }),
-    ...options,
+    ...parameters,
   });
 }
 

@@ -5,12 +5,18 @@ import { afterEach, expect } from "vitest";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import { findTableViolations } from "../stores/table-inspector.ts";
 
+/** The document driver makes a table for each write. */
+const MAX_TABLES = 100;
+
 const usedTableSet = new Set<LockTable>();
 const { advance } = LockTable.prototype;
 
 // every method of a table that changes it lets time pass first
 LockTable.prototype.advance = function (time) {
+  usedTableSet.delete(this); // so that it is the newest
   usedTableSet.add(this);
+  const [oldest] = usedTableSet;
+  if (usedTableSet.size > MAX_TABLES) usedTableSet.delete(oldest as LockTable);
   advance.call(this, time);
 };
 

@@ -91,7 +91,7 @@ export class MemoryDocuments {
   /** The keys of all entries. */
   listEntries(): readonly string[] {
     return [...this.documents].flatMap(([name, { bytes }]) =>
-      [...decodeDocument(bytes, name).entries.values()].map(({ key }) => key),
+      [...decodeDocument(bytes, name).queues].flatMap(([key, entries]) => entries.map(() => key)),
     );
   }
 
@@ -103,19 +103,17 @@ export class MemoryDocuments {
 
 function findDocumentViolations(name: string, bytes: Uint8Array): readonly string[] {
   const violations: string[] = [];
-  const { entries, lastToken } = decodeDocument(bytes, name);
-  const ranges = [...entries.values()].filter(({ token }) => token !== 0).sort((a, b) => a.token - b.token);
-  let free = 1;
-  for (const { key, token, tokenCount } of ranges) {
-    if (token < free) violations.push(`${name}: token ${token} of "${key}" was granted twice`);
-    free = token + tokenCount;
-  }
-  if (free > lastToken + 1) violations.push(`${name}: its last token is ${lastToken}, and ${free - 1} was granted`);
-  for (const key of new Set([...entries.values()].map((entry) => entry.key))) {
-    const queue = [...entries.values()].filter((entry) => entry.key === key);
-    const admitted = countAdmitted(queue);
-    for (const [index, { token }] of queue.entries())
+  const { queues, lastToken } = decodeDocument(bytes, name);
+  for (const [key, entries] of queues) {
+    const admitted = countAdmitted(entries);
+    let free = 1;
+    for (const [index, { token, tokenCount }] of entries.entries()) {
       if ((token !== 0) !== index < admitted) violations.push(`${name}: entry ${index} of "${key}" has token ${token}`);
+      if (token === 0) continue;
+      if (token < free) violations.push(`${name}: token ${token} of "${key}" was granted twice`);
+      free = token + tokenCount;
+    }
+    if (free > lastToken + 1) violations.push(`${name}: its last token is ${lastToken}, and ${free - 1} was granted`);
   }
   return violations;
 }

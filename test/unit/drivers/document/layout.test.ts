@@ -11,7 +11,8 @@ import { MemoryDocuments } from "../../../support/stores/memory-documents.ts";
 const NAMES = ["layout", "locks-0", "locks-1", "locks-2"];
 
 async function openDriver(store: MemoryDocuments, documents?: number): Promise<Driver> {
-  const driver = createDocumentDriver(store.client(), { ...(documents !== undefined && { documents }) }, 100);
+  const options = { connectTimeout: 1, ...(documents !== undefined && { documents }) };
+  const driver = createDocumentDriver(store.client(), options, 100);
   await driver.open(NO_EVENTS);
   return driver;
 }
@@ -86,7 +87,11 @@ test("a store in use whose layout is missing is refused, since a document may be
 test.each([
   ["another program's", () => Buffer.from("something else"), "was not written by Holdfast"],
   ["damaged", (bytes: Uint8Array) => bytes.with(bytes.length - 20, 1 ^ (bytes.at(-20) as number)), "is damaged"],
-  ["of another layout", (bytes: Uint8Array) => bytes.with(4, 9), "has the layout 9, and this release knows only 1"],
+  [
+    "of another layout",
+    (bytes: Uint8Array) => bytes.with("holdfast-locks ".length, "9".charCodeAt(0)),
+    "has the layout 9, and this release knows only 1",
+  ],
   [
     "of another store",
     (bytes: Uint8Array) => encodeDocument({ ...decodeDocument(bytes, ""), storeId: "00".repeat(16) }),

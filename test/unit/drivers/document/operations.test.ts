@@ -41,8 +41,10 @@ const release = (driver: Driver, ...claims: Claim[]): Promise<readonly boolean[]
 
 const renew = async (driver: Driver, claim: Claim): Promise<Answer | undefined> => (await driver.renew([claim]))[0];
 
-const documentIn = (store: MemoryDocuments) =>
-  decodeDocument(store.documents.get("locks-0")?.bytes as Uint8Array, "locks-0");
+const documentIn = (store: MemoryDocuments) => {
+  const document = decodeDocument(store.documents.get("locks-0")?.bytes as Uint8Array, "locks-0");
+  return { ...document, ids: [...document.queues.values()].flat().map(({ id }) => id) };
+};
 
 /** Counts the calls of the work. */
 async function countCalls(
@@ -209,9 +211,9 @@ test("tokens rise across idle keys, and an idle key leaves nothing", async () =>
     last += BigInt(answer.tokenCount);
     await release(driver, claim);
   }
-  const { entries, tombstones, lastToken } = documentIn(store);
-  expect([entries.size, tombstones.size, BigInt(lastToken) + 1_000n]).toEqual([0, 0, last]);
-  expect(store.documents.get("locks-0")?.bytes.length).toBeLessThan(400);
+  const { ids, tombstones, lastToken } = documentIn(store);
+  expect([ids.length, tombstones.size, BigInt(lastToken) + 1_000n]).toEqual([0, 0, last]);
+  expect(store.documents.get("locks-0")?.bytes.length).toBeLessThan(450);
 });
 
 test("a claim for which the document has no room is refused, and everything else goes on", async () => {
@@ -221,7 +223,7 @@ test("a claim for which the document has no room is refused, and everything else
   const results = await Promise.allSettled(claims.map((claim) => driver.claim(claim)));
   const errors = results.flatMap((result) => (result.status === "rejected" ? [result.reason] : []));
   const placed = claims.filter((_, index) => results[index]?.status === "fulfilled");
-  expect(placed.length).toBeGreaterThan(1_500);
+  expect(placed.length).toBeGreaterThan(1_000);
   expect(errors.length).toBeGreaterThan(0);
   for (const error of errors) expect(error).toMatchObject({ code: "LOCK_STORE_REFUSED", keys: ["key"] });
   expect(errors[0].message).toBe(
@@ -234,7 +236,7 @@ test("a claim for which the document has no room is refused, and everything else
   ]);
   await driver.release([{ claim: first, hasUnansweredClaim: true }]);
   expect((await renew(driver, second))?.state).toBe("held");
-  expect(documentIn(store).entries.size).toBe(placed.length - 1);
+  expect(documentIn(store).ids.length).toBe(placed.length - 1);
   expect(store.documents.get("locks-0")?.bytes.length).toBeLessThan(256 * 1_024);
   expect((await driver.claim(makeClaim("other", { label: "one more" }))).state).toBe("held");
 });
@@ -258,7 +260,7 @@ test("a write whose answer was lost is found by its mark, also when others have 
   // the answer is true: it existed, and its own write has removed it
   expect(await release(driver, claim)).toEqual([true]);
   await othersDone;
-  expect(documentIn(store).entries.size).toBe(3);
+  expect(documentIn(store).ids.length).toBe(3);
 });
 
 test("a write that did not arrive is made again, and one of two can happen", async () => {
@@ -290,7 +292,7 @@ test("a write that comes late, after its process gave it up, changes nothing any
   await release(driver, held);
   arrive();
   await clock.advance(10);
-  expect(documentIn(store).entries.size).toBe(1);
+  expect(documentIn(store).ids.length).toBe(1);
   expect(documentIn(store).writeNumber).toBe(writeNumber + 1);
 });
 
@@ -335,10 +337,10 @@ test("a detached lock ends although nothing waits for it, when any process has w
   await other.claim(own);
   await clock.advance(10_000);
   await renew(other, own);
-  expect(documentIn(store).entries.size, "1 % more than the lease has not passed").toBe(2);
+  expect(documentIn(store).ids.length, "1 % more than the lease has not passed").toBe(2);
   await clock.advance(150);
   await renew(other, own);
-  expect([...documentIn(store).entries.keys()]).toEqual([own.id]);
+  expect(documentIn(store).ids).toEqual([own.id]);
   expect(await renew(other, claim)).toEqual({ state: "none", reason: "expired" });
 });
 

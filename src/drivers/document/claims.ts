@@ -1,0 +1,181 @@
+/** The claims of one process in one document: what is asked of the document for them, and what is told of them. */
+
+import type { ClaimRecord, QueueEntry } from "../../lock-table/key-queue.ts";
+import { isFrontWaiter, recallRecheckMs } from "../../lock-table/recall.ts";
+import type { Answer, Claim, ClaimId, DriverEvents } from "../../spi/driver.ts";
+import type { Draft } from "./draft.ts";
+import { documentName } from "./layout.ts";
+import type { OpenStore, Outcome } from "./shared-document.ts";
+import { SharedDocument } from "./shared-document.ts";
+
+/** While more of its lease is left, a held claim is looked up and not renewed. */
+const UNRENEWED_SHARE = 7 / 8;
+/** The same for one that waits, which asks often: reads are cheaper than writes. */
+const UNRENEWED_WAITING_SHARE = 2 / 3;
+/** A waiting claim reads so many times as seldom as the first one at most. */
+const MAX_POLL_FACTOR = 10;
+/** So many claims ahead of one that waits are looked at to find when one may be over. */
+const MAX_AHEAD = 32;
+
+interface OwnClaim {
+  readonly claim: Claim;
+  /** By the last answer or push; null: none that still counts. */
+  state: "waiting" | "held" | null;
+  /** When the write was sent that this process has renewed it with last, by a time that counts suspensions. */
+  sentAt: number;
+  /** While it waits: when something ahead of it may be over, as its last answer says. */
+  endAhead: number;
+  /** The waiting claim, and its renewal, that it was recalled for last. */
+  recalledFor: string;
+}
+
+export class DocumentClaims {
+  readonly document: SharedDocument;
+  readonly #open: OpenStore;
+  readonly #events: DriverEvents;
+  readonly #pollMs: number;
+  readonly #name: string;
+  readonly #own = new Map<ClaimId, OwnClaim>();
+  #endWatch: (() => void) | null = null;
+
+  constructor(open: OpenStore, number: number, events: DriverEvents, pollMs: number) {
+    this.#open = open;
+    this.#events = events;
+    this.#pollMs = pollMs;
+    this.#name = documentName(number, open.layout);
+    this.document = new SharedDocument(open, number, (draft) => this.#onDocument(draft));
+  }
+
+  claim(claim: Claim): Promise<Answer> {
+    return this.#ask(claim, (draft) => draft.claim(claim));
+  }
+
+  renew(claim: Claim): Promise<Answer> {
+    return this.#ask(claim, (draft, own) => {
+      if (this.#needsRenewal(own, draft)) draft.renew(claim.id);
+    });
+  }
+
+  /** Changes the document, and returns what the work returned when it did. */
+  change<T>(work: (draft: Draft) => T): Promise<T> {
+    return this.document.run((draft) => {
+      const result = work(draft);
+      return () => result;
+    });
+  }
+
+  /** This process gives the claim up. */
+  forget({ id }: Claim): void {
+    this.#own.delete(id);
+  }
+
+  close(): void {
+    this.#own.clear();
+    this.#endWatch?.();
+  }
+
+  #ask(claim: Claim, change: (draft: Draft, own: OwnClaim) => void): Promise<Answer> {
+    const unknown = { state: null, sentAt: Number.NEGATIVE_INFINITY, endAhead: 0, recalledFor: "" };
+    const own = this.#own.get(claim.id) ?? { claim, ...unknown };
+    this.#own.set(claim.id, own);
+    const startedAt = this.#open.readTime();
+    return this.document.run((draft) => {
+      change(draft, own);
+      return (outcome) => this.#answer(own, startedAt, outcome);
+    });
+  }
+
+  #needsRenewal({ claim: { id, ttlMs }, sentAt }: OwnClaim, draft: Draft): boolean {
+    const record = draft.table.records.get(id);
+    if (record === undefined) return false;
+    const { store, readTime } = this.#open;
+    const share = record.isHeld ? UNRENEWED_SHARE : UNRENEWED_WAITING_SHARE;
+    const ms = Number(ttlMs);
+    if (draft.renewalOf(id).leaseMs !== ms || readTime() - sentAt >= (1 - share) * ms) return true;
+    // its renewal recalls the holders once more, who may have missed the first push
+    return store.watch !== undefined && recallRecheckMs(record, entryOf(record), 0) < Number.POSITIVE_INFINITY;
+  }
+
+  /** @param startedAt when the call began: from then on the core counts what remains */
+  #answer(own: OwnClaim, startedAt: number, { draft, sentAt }: Outcome): Answer {
+    const { id, recall = false } = own.claim;
+    const record = draft.table.records.get(id);
+    const answer = draft.answerFor(id);
+    const isTracked = this.#own.get(id) === own;
+    if (record === undefined || answer.state === "none") {
+      if (isTracked) this.#own.delete(id);
+      return answer;
+    }
+    if (sentAt !== null && draft.renewalOf(id).renewedBy === draft.writeNumber) own.sentAt = sentAt;
+    own.state = answer.state;
+    own.endAhead = findEndAhead(record);
+    if (isTracked && (answer.state === "waiting" || recall)) this.#startWatch();
+    const remainingMs = Math.max(draft.renewalOf(id).leaseMs - Math.max(startedAt - own.sentAt, 0), 0);
+    if (answer.state === "held") return { ...answer, remainingMs };
+    return { ...answer, remainingMs, recheckMs: Math.min(Math.ceil(answer.recheckMs), this.#pollIntervalMs(record)) };
+  }
+
+  /** How often it asks if nothing tells of changes. */
+  #pollIntervalMs(record: ClaimRecord): number {
+    if (this.#open.store.watch !== undefined) return Number.POSITIVE_INFINITY;
+    let place = 1;
+    for (let entry = entryOf(record); place < MAX_POLL_FACTOR && !isFrontWaiter(entry); place++)
+      entry = entry.previous as QueueEntry;
+    return this.#pollMs * place;
+  }
+
+  /** A newer document is known. */
+  #onDocument(draft: Draft): void {
+    const events = this.#events;
+    for (const [id, own] of this.#own) {
+      const answer = draft.answerFor(id);
+      const record = draft.table.records.get(id);
+      if (own.state === null) continue;
+      if (record === undefined || answer.state === "none") {
+        own.state = null;
+        events.recheck(id);
+      } else if (answer.state === "held") {
+        if (own.state === "waiting")
+          events.pushed(id, this.#answer(own, this.#open.readTime(), { draft, sentAt: null }));
+        else if (answer.recalled) this.#recall(own, record, draft);
+      }
+      // a lease ahead was cut short: the first claim that waits asks again, and learns when
+      else if (isFrontWaiter(entryOf(record)) && findEndAhead(record) < own.endAhead - 1) events.recheck(id);
+    }
+  }
+
+  /** Once for each renewal of the first claim that waits: the push before may have been missed. */
+  #recall(own: OwnClaim, record: ClaimRecord, draft: Draft): void {
+    const front = entryOf(record).queue.lastAdmitted?.next?.record.claim.id ?? "";
+    const recalledFor = `${front} ${draft.renewalOf(front).renewedBy}`;
+    if (recalledFor === own.recalledFor || this.#open.store.watch === undefined) return;
+    own.recalledFor = recalledFor;
+    this.#events.recalled(own.claim.id);
+  }
+
+  #startWatch(): void {
+    const { store } = this.#open;
+    if (store.watch === undefined || this.#endWatch !== null) return;
+    const isInterested = ({ state, claim }: OwnClaim): boolean => state === "waiting" || claim.recall === true;
+    this.#endWatch = store.watch(this.#name, () => {
+      if ([...this.#own.values()].some(isInterested)) this.document.refresh();
+    });
+    this.document.refresh(); // it may have changed before the watch began
+  }
+}
+
+/** A claim of a document has one key. */
+function entryOf({ entries: [entry] }: ClaimRecord): QueueEntry {
+  return entry as QueueEntry;
+}
+
+/** When the first of the claims ahead of it may be over. */
+function findEndAhead(record: ClaimRecord): number {
+  let end = Number.POSITIVE_INFINITY;
+  let ahead = entryOf(record).previous;
+  for (let count = 0; ahead !== null && count < MAX_AHEAD; count++) {
+    end = Math.min(end, ahead.record.expiresAt);
+    ahead = ahead.previous;
+  }
+  return end;
+}
