@@ -14,19 +14,17 @@ const UNRENEWED_SHARE = 7 / 8;
 const UNRENEWED_WAITING_SHARE = 2 / 3;
 /** A waiting claim reads so many times as seldom as the first one at most. */
 const MAX_POLL_FACTOR = 10;
-/** So many claims ahead of one that waits are looked at to find when one may be over. */
-const MAX_AHEAD = 32;
 
 interface OwnClaim {
   readonly claim: Claim;
   /** By the last answer or push; null: none that still counts. */
   state: "waiting" | "held" | null;
+  /** While it waits: when it asks again. */
+  recheckAt: number;
+  /** The number of the write for which it was recalled last: it placed or renewed the first claim that waits. */
+  recalledBy: number;
   /** When the write was sent that this process has renewed it with last, by a time that counts suspensions. */
   sentAt: number;
-  /** While it waits: when something ahead of it may be over, as its last answer says. */
-  endAhead: number;
-  /** The waiting claim, and its renewal, that it was recalled for last. */
-  recalledFor: string;
 }
 
 export class DocumentClaims {
@@ -75,7 +73,7 @@ export class DocumentClaims {
   }
 
   #ask(claim: Claim, change: (draft: Draft, own: OwnClaim) => void): Promise<Answer> {
-    const unknown = { state: null, sentAt: Number.NEGATIVE_INFINITY, endAhead: 0, recalledFor: "" };
+    const unknown = { state: null, recheckAt: 0, recalledBy: 0, sentAt: Number.NEGATIVE_INFINITY };
     const own = this.#own.get(claim.id) ?? { claim, ...unknown };
     this.#own.set(claim.id, own);
     const startedAt = this.#open.readTime();
@@ -88,12 +86,12 @@ export class DocumentClaims {
   #needsRenewal({ claim: { id, ttlMs }, sentAt }: OwnClaim, draft: Draft): boolean {
     const record = draft.table.records.get(id);
     if (record === undefined) return false;
-    const { store, readTime } = this.#open;
     const share = record.isHeld ? UNRENEWED_SHARE : UNRENEWED_WAITING_SHARE;
-    const ms = Number(ttlMs);
-    if (draft.renewalOf(id).leaseMs !== ms || readTime() - sentAt >= (1 - share) * ms) return true;
+    const [, leaseMs] = draft.renewalOf(id);
+    if (leaseMs !== ttlMs || this.#open.readTime() - sentAt >= (1 - share) * leaseMs) return true;
     // its renewal recalls the holders once more, who may have missed the first push
-    return store.watch !== undefined && recallRecheckMs(record, entryOf(record), 0) < Number.POSITIVE_INFINITY;
+    const isRecalling = recallRecheckMs(record, entryOf(record), 0) < Number.POSITIVE_INFINITY;
+    return isRecalling && this.#open.store.watch !== undefined;
   }
 
   /** @param startedAt when the call began: from then on the core counts what remains */
@@ -106,51 +104,45 @@ export class DocumentClaims {
       if (isTracked) this.#own.delete(id);
       return answer;
     }
-    if (sentAt !== null && draft.renewalOf(id).renewedBy === draft.writeNumber) own.sentAt = sentAt;
+    const [renewedBy, leaseMs] = draft.renewalOf(id);
+    if (sentAt !== null && renewedBy === draft.writeNumber) own.sentAt = sentAt;
     own.state = answer.state;
-    own.endAhead = findEndAhead(record);
     if (isTracked && (answer.state === "waiting" || recall)) this.#startWatch();
-    const remainingMs = Math.max(draft.renewalOf(id).leaseMs - Math.max(startedAt - own.sentAt, 0), 0);
+    const remainingMs = Math.max(leaseMs - Math.max(startedAt - own.sentAt, 0), 0);
     if (answer.state === "held") return { ...answer, remainingMs };
+    own.recheckAt = draft.time.now + answer.recheckMs;
     return { ...answer, remainingMs, recheckMs: Math.min(Math.ceil(answer.recheckMs), this.#pollIntervalMs(record)) };
   }
 
   /** How often it asks if nothing tells of changes. */
   #pollIntervalMs(record: ClaimRecord): number {
     if (this.#open.store.watch !== undefined) return Number.POSITIVE_INFINITY;
-    let place = 1;
-    for (let entry = entryOf(record); place < MAX_POLL_FACTOR && !isFrontWaiter(entry); place++)
-      entry = entry.previous as QueueEntry;
+    let [place, ahead] = [1, entryOf(record)];
+    for (; place < MAX_POLL_FACTOR && !isFrontWaiter(ahead); place++) ahead = ahead.previous as QueueEntry;
     return this.#pollMs * place;
   }
 
   /** A newer document is known. */
   #onDocument(draft: Draft): void {
-    const events = this.#events;
+    const { readTime, store } = this.#open;
     for (const [id, own] of this.#own) {
       const answer = draft.answerFor(id);
-      const record = draft.table.records.get(id);
-      if (own.state === null) continue;
-      if (record === undefined || answer.state === "none") {
+      if (own.state === null) continue; // its first call will be answered
+      if (answer.state === "none") {
         own.state = null;
-        events.recheck(id);
-      } else if (answer.state === "held") {
-        if (own.state === "waiting")
-          events.pushed(id, this.#answer(own, this.#open.readTime(), { draft, sentAt: null }));
-        else if (answer.recalled) this.#recall(own, record, draft);
+        this.#events.recheck(id);
+      } else if (answer.state !== own.state) {
+        this.#events.pushed(id, this.#answer(own, readTime(), { draft, sentAt: null }));
+      } else if (answer.state === "waiting") {
+        // a lease ahead was cut short
+        if (draft.time.now + answer.recheckMs < own.recheckAt - 1) this.#events.recheck(id);
+      } else if (answer.recalled && store.watch !== undefined) {
+        const front = entryOf(draft.table.records.get(id) as ClaimRecord).queue.lastAdmitted?.next?.record.claim.id;
+        const [renewedBy] = draft.renewalOf(front as ClaimId);
+        if (renewedBy > own.recalledBy) this.#events.recalled(id);
+        own.recalledBy = renewedBy;
       }
-      // a lease ahead was cut short: the first claim that waits asks again, and learns when
-      else if (isFrontWaiter(entryOf(record)) && findEndAhead(record) < own.endAhead - 1) events.recheck(id);
     }
-  }
-
-  /** Once for each renewal of the first claim that waits: the push before may have been missed. */
-  #recall(own: OwnClaim, record: ClaimRecord, draft: Draft): void {
-    const front = entryOf(record).queue.lastAdmitted?.next?.record.claim.id ?? "";
-    const recalledFor = `${front} ${draft.renewalOf(front).renewedBy}`;
-    if (recalledFor === own.recalledFor || this.#open.store.watch === undefined) return;
-    own.recalledFor = recalledFor;
-    this.#events.recalled(own.claim.id);
   }
 
   #startWatch(): void {
@@ -164,18 +156,7 @@ export class DocumentClaims {
   }
 }
 
-/** A claim of a document has one key. */
+/** A claim in a document has one key. */
 function entryOf({ entries: [entry] }: ClaimRecord): QueueEntry {
   return entry as QueueEntry;
-}
-
-/** When the first of the claims ahead of it may be over. */
-function findEndAhead(record: ClaimRecord): number {
-  let end = Number.POSITIVE_INFINITY;
-  let ahead = entryOf(record).previous;
-  for (let count = 0; ahead !== null && count < MAX_AHEAD; count++) {
-    end = Math.min(end, ahead.record.expiresAt);
-    ahead = ahead.previous;
-  }
-  return end;
 }

@@ -44,17 +44,18 @@ export class Stopwatches {
 
   /** @param now when the read that brought the document has returned, or the write that made it */
   observe({ queues, tombstones }: LockDocument, now: number): void {
-    const entries = [...queues.values()].flat().map((entry) => nameOf(entry.id, entry));
-    const names = [...entries, ...Array.from(tombstones, ([id, note]) => nameOf(id, note))];
+    const all = [...queues.flatMap(([, entries]) => entries), ...tombstones];
+    const names = all.map(([id, renewal]) => nameOf(id, renewal));
     this.#since = new Map(names.map((name) => [name, this.#since.get(name) ?? now]));
   }
 
+  /** By a clock that may run 1 % faster than its holder's. */
   unchangedMs(id: ClaimId, renewal: Renewal, now: number): number {
-    return now - (this.#since.get(nameOf(id, renewal)) ?? now);
+    return (now - (this.#since.get(nameOf(id, renewal)) ?? now)) / RATE_ALLOWANCE;
   }
 }
 
-function nameOf(id: ClaimId, { renewedBy }: Renewal): string {
+function nameOf(id: ClaimId, [renewedBy]: Renewal): string {
   return `${id} ${renewedBy}`;
 }
 
@@ -67,21 +68,22 @@ export function restoreClaims(
   tokenBase: number,
 ): void {
   for (const [key, entries] of queues) {
-    for (const entry of entries) {
-      const { id, label, permits, limit, ttlMs, tokenCount, wait, recall, isDetached, isRevoked } = entry;
-      const unchangedMs = stopwatches.unchangedMs(id, entry, now);
-      const floor = BigInt(entry.floor);
-      const claim: Claim = { id, locks: [{ key, permits, limit }], ttlMs, tokenCount, floor, wait, label, recall };
-      const remainingMs = entry.leaseMs * RATE_ALLOWANCE - unchangedMs;
-      const token = entry.token === 0 ? 0 : entry.token + tokenBase;
-      table.reclaim(claim, { owner: null }, { token, tokenCount, remainingMs });
-      const placedAt = now - entry.ageMs - unchangedMs;
+    for (const [id, renewal, label, permits, limit, ttlMs, tokenCount, floor, wait, recall, ...state] of entries) {
+      const [isRevoked, isDetached, token] = state;
+      const [, leaseMs, ageMs] = renewal;
+      const unchangedMs = stopwatches.unchangedMs(id, renewal, now);
+      const remainingMs = leaseMs - unchangedMs;
+      const locks = [{ key, permits, limit }] as const;
+      const claim = { id, locks, ttlMs, tokenCount, floor: BigInt(floor), wait, label, recall };
+      table.reclaim(claim, { owner: null }, { token: token && token + tokenBase, tokenCount, remainingMs });
       const record = table.records.get(id) as ClaimRecord;
-      Object.assign(record, { placedAt, isDetached, revokeReason: isRevoked ? "revoked" : null });
+      record.placedAt = now - ageMs - unchangedMs;
+      record.isDetached = isDetached;
+      record.revokeReason = isRevoked ? "revoked" : null;
     }
   }
-  for (const [id, note] of tombstones)
-    table.tombstones.add(id, note.reason, now + note.leaseMs * RATE_ALLOWANCE - stopwatches.unchangedMs(id, note, now));
+  for (const [id, renewal, reason] of tombstones)
+    table.tombstones.add(id, reason, now + renewal[1] - stopwatches.unchangedMs(id, renewal, now));
 }
 
 export class Draft {
@@ -91,11 +93,12 @@ export class Draft {
   /** It is to be written. */
   hasChanged = false;
   readonly #name: string;
-  readonly #time: Timestamps;
+  /** The time that its leases are judged by; that for tokens is the last token. */
+  readonly time: Timestamps;
   readonly #tokenBase: number;
   readonly writeNumber: number;
   /** Of the claims that were stored, and of those that this write renews. */
-  readonly #renewals = new Map<ClaimId, Renewal & Pick<Entry, "ageMs">>();
+  readonly #renewals: Map<ClaimId, Renewal>;
   #freeBytes: number;
 
   /** The document as it is stored. @param name begins the messages */
@@ -105,50 +108,51 @@ export class Draft {
     this.base = stored;
     this.#tokenBase = tokenBase;
     this.writeNumber = document.writeNumber + 1;
-    this.#time = { now, micros: document.lastToken + tokenBase + 1 };
+    this.time = { now, micros: document.lastToken + tokenBase + 1 };
     const onEvent = (): void => {
       this.hasChanged = true;
     };
     this.table = new LockTable({ maxTombstones: MAX_TOMBSTONES, observer: { onEvent } });
     this.table.pauseGrants();
-    this.table.advance(this.#time);
+    this.table.advance(this.time);
     restoreClaims(this.table, document, stopwatches, now, tokenBase);
-    for (const entry of [...document.queues.values()].flat()) this.#renewals.set(entry.id, entry);
+    const entries = document.queues.flatMap(([, queue]) => queue);
+    this.#renewals = new Map(entries.map(([id, renewal]) => [id, renewal]));
     this.#freeBytes = MAX_DOCUMENT_BYTES - RESERVED_BYTES - byteCount - MAX_GROWTH_BYTES * this.table.records.size;
     this.hasChanged = false;
   }
 
   /** Ends what is over, and grants what then fits. A grant restarts no lease: its claim has not been renewed by it. */
   start(): void {
-    this.table.advance(this.#time);
+    this.table.advance(this.time);
     this.table.resumeGrants();
   }
 
   /** @throws StoreRefusedError if its floor is wrong, or the document has no room for it */
   claim(claim: Claim): void {
     if (!this.table.records.has(claim.id)) this.#checkNew(claim);
-    this.table.claim(claim, { owner: null }, this.#time);
+    this.table.claim(claim, { owner: null }, this.time);
     this.#restartLease(claim.id);
   }
 
   renew(id: ClaimId): void {
-    this.table.renew(id, null, this.#time);
+    this.table.renew(id, null, this.time);
     this.#restartLease(id);
   }
 
   release({ claim, hasUnansweredClaim }: Release): boolean {
     this.hasChanged ||= hasUnansweredClaim;
-    return this.table.release(claim.id, this.#time, hasUnansweredClaim ? claim.ttlMs : undefined);
+    return this.table.release(claim.id, this.time, hasUnansweredClaim ? claim.ttlMs : undefined);
   }
 
   detach(id: ClaimId, remainingMs?: number): boolean {
-    const wasHeld = this.table.detach(id, this.#time, remainingMs);
+    const wasHeld = this.table.detach(id, this.time, remainingMs);
     if (wasHeld) this.#restartLease(id);
     return wasHeld;
   }
 
   revoke({ key, token, now: isRemoval }: RevokeTarget): boolean {
-    return this.table.revoke(key, Number(token), isRemoval, this.#time);
+    return this.table.revoke(key, Number(token), isRemoval, this.time);
   }
 
   /** As the table counts: a lease from when this process saw its renewal. */
@@ -167,27 +171,25 @@ export class Draft {
     const { document } = this.base;
     const queues = [...this.table.queues.values()];
     const lastTokens = queues.map(({ lastToken }) => lastToken - this.#tokenBase);
-    const filled = queues.filter(({ entries }) => entries.size > 0);
+    const stillNoted = new Map(document.tombstones.map((note) => [note[0], note]));
     return {
       ...document,
       writeNumber: this.writeNumber,
       marks: [...document.marks, mark].slice(-MAX_MARKS),
       lastToken: Math.max(document.lastToken, ...lastTokens),
-      queues: new Map(
-        filled.map(({ key, entries }) => [key, Array.from(entries, ({ record }) => this.#toEntry(record))]),
-      ),
-      tombstones: new Map(
-        Array.from(this.table.tombstones, ({ id, reason, dueAt }) => {
-          const leaseMs = Math.ceil(dueAt - this.#time.now);
-          return [id, document.tombstones.get(id) ?? { reason, leaseMs, renewedBy: this.writeNumber }];
-        }),
-      ),
+      queues: queues
+        .filter(({ entries }) => entries.size > 0)
+        .map(({ key, entries }) => [key, Array.from(entries, ({ record }) => this.#toEntry(record))]),
+      tombstones: Array.from(this.table.tombstones, ({ id, reason, dueAt }) => {
+        const leaseMs = Math.ceil(dueAt - this.time.now);
+        return stillNoted.get(id) ?? [id, [this.writeNumber, leaseMs, 0], reason];
+      }),
     };
   }
 
   #checkNew(claim: Claim): void {
     const [{ key }] = claim.locks;
-    if (Number(claim.floor) > this.#time.micros + MAX_FLOOR_LEAD)
+    if (Number(claim.floor) > this.time.micros + MAX_FLOOR_LEAD)
       throw new StoreRefusedError(
         `${this.#name}: its tokens are far below those seen on this key before: set tokenBase if the locks were moved from another store`,
         { keys: [key] },
@@ -205,24 +207,19 @@ export class Draft {
   #restartLease(id: ClaimId): void {
     const record = this.table.records.get(id);
     if (record === undefined || record.revokeReason !== null) return;
-    const { now } = this.#time;
+    const { now } = this.time;
     const leaseMs = Math.min(Number(record.claim.ttlMs), Math.ceil(record.expiresAt - now));
     const ageMs = Math.round(now - record.placedAt);
-    this.#renewals.set(id, { renewedBy: this.writeNumber, leaseMs, ageMs });
+    this.#renewals.set(id, [this.writeNumber, leaseMs, ageMs]);
     this.hasChanged = true;
   }
 
-  #toEntry({ claim, token, tokenCount, revokeReason, isDetached }: ClaimRecord): Entry {
-    const { id, locks, label, ttlMs, wait, recall = false } = claim;
+  #toEntry({ claim, token, revokeReason, isDetached }: ClaimRecord): Entry {
+    const { id, locks, label, ttlMs, tokenCount, floor, wait, recall = false } = claim;
     const [{ permits, limit }] = locks;
-    const { renewedBy, leaseMs, ageMs } = this.#renewals.get(id) as Renewal & Pick<Entry, "ageMs">;
-    return {
-      ...{ id, label, permits, limit, wait, recall, isDetached, renewedBy, leaseMs, ageMs },
-      ttlMs: Number(ttlMs),
-      tokenCount: token === 0 ? claim.tokenCount : tokenCount,
-      floor: Number(claim.floor),
-      token: token === 0 ? 0 : token - this.#tokenBase,
-      isRevoked: revokeReason !== null,
-    };
+    return [
+      ...([id, this.renewalOf(id), label, permits, limit, Number(ttlMs), tokenCount, Number(floor)] as const),
+      ...([wait, recall, revokeReason !== null, isDetached, token && token - this.#tokenBase] as const),
+    ];
   }
 }

@@ -32,7 +32,7 @@
 import { isFatalError, StoreRefusedError } from "../../errors.ts";
 import { listTable } from "../../lock-table/listing.ts";
 import { LockTable } from "../../lock-table/table.ts";
-import type { Claim, ClaimView, Driver, DriverEvents, Traits } from "../../spi/driver.ts";
+import type { Claim, Driver, DriverEvents, Traits } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import { systemClock } from "../../util/clock.ts";
 import { publicTag } from "../../util/ids.ts";
@@ -157,7 +157,8 @@ export function createDocumentDriver(
     async list(query, options) {
       const table = await readTable(query.key === undefined ? documents : [documentOf(query.key)], options.signal);
       const page = listTable(table, publicTag, { query, ...options }, clock.now());
-      return { ...page, items: page.items.map(correctView) };
+      // a document does not say since when a claim is held
+      return { ...page, items: page.items.map(({ heldMs: _heldMs, ...view }) => view) };
     },
 
     async diagnose() {
@@ -180,13 +181,6 @@ export function createDocumentDriver(
       await store.close?.();
     },
   };
-}
-
-/** A document does not say since when a claim is held; and the table counts a lease 1 % longer. */
-function correctView({ heldMs: _heldMs, ...view }: ClaimView): ClaimView {
-  const { answer, ttlMs } = view;
-  if (answer.state === "none") return view;
-  return { ...view, answer: { ...answer, remainingMs: Math.min(answer.remainingMs, Number(ttlMs)) } };
 }
 
 function traitsOf({ watch }: DocumentStore): Traits {

@@ -1,42 +1,34 @@
 /**
- * The bytes of a document: "holdfast-locks", the version of the layout, a checksum of the rest, and the rest as JSON. Entries are
- * lists there, without the names of their fields; the key of a queue is there once.
+ * The bytes of a document: "holdfast-locks", the version of the layout, a checksum of the rest, and the rest as JSON. What there may be
+ * much of is a list there, which takes half the room of an object.
  */
 
 import type { EndReason } from "../../errors.ts";
 import { StoreRefusedError } from "../../errors.ts";
-import type { ClaimId, LockSpec } from "../../spi/driver.ts";
+import type { ClaimId } from "../../spi/driver.ts";
 import { computeChecksum } from "../../util/checksum.ts";
 
 /** Since when a claim, or a tombstone, has its lease. */
-export interface Renewal {
+export type Renewal = readonly [
   /** The number of the write that placed it or renewed it last. */
-  readonly renewedBy: number;
+  renewedBy: number,
   /** What the lease is from that write on: ttlMs, or less for a detached claim until it is renewed. */
-  readonly leaseMs: number;
-}
+  leaseMs: number,
+  /** The age of the claim at that write. */
+  ageMs: number,
+];
 
 /** A claim in the queue of its key. */
-export interface Entry extends Omit<LockSpec, "key">, Renewal {
-  readonly id: ClaimId;
-  readonly label: string;
-  readonly ttlMs: number;
-  readonly tokenCount: number;
-  readonly floor: number;
-  readonly wait: boolean;
-  readonly recall: boolean;
+export type Entry = readonly [
+  ...[id: ClaimId, renewal: Renewal, label: string],
+  ...[permits: number, limit: number, ttlMs: number, tokenCount: number, floor: number],
+  ...[wait: boolean, recall: boolean, isRevoked: boolean, isDetached: boolean],
   /** The first token of its range, without tokenBase; 0: it waits. */
-  readonly token: number;
-  readonly isRevoked: boolean;
-  readonly isDetached: boolean;
-  /** Its age at the write that renewed it. */
-  readonly ageMs: number;
-}
+  token: number,
+];
 
 /** How a claim ended. A late `claim` call with its id is answered "none". */
-export interface EndNote extends Renewal {
-  readonly reason: EndReason;
-}
+export type EndNote = readonly [id: ClaimId, renewal: Renewal, reason: EndReason];
 
 /** One of the documents of a store, as it was read or will be written. */
 export interface LockDocument {
@@ -51,8 +43,9 @@ export interface LockDocument {
   /** The last token that was granted in it, without tokenBase. */
   readonly lastToken: number;
   /** By key; front first. */
-  readonly queues: ReadonlyMap<string, readonly Entry[]>;
-  readonly tombstones: ReadonlyMap<ClaimId, EndNote>;
+  readonly queues: readonly (readonly [key: string, entries: readonly Entry[]])[];
+  /** The oldest first. */
+  readonly tombstones: readonly EndNote[];
 }
 
 /** A document that is in the store. */
@@ -63,18 +56,9 @@ export interface StoredLocks {
 }
 
 const LAYOUT_VERSION = 1;
-const ENTRY_FIELDS: readonly (keyof Entry)[] = [
-  ...(["id", "label", "permits", "limit", "ttlMs", "tokenCount", "floor", "wait", "recall"] as const),
-  ...(["token", "isRevoked", "isDetached", "renewedBy", "leaseMs", "ageMs"] as const),
-];
-const TOMBSTONE_FIELDS: readonly (keyof EndNote)[] = ["reason", "leaseMs", "renewedBy"];
 
-export function encodeDocument({ queues, tombstones, ...header }: LockDocument): Uint8Array {
-  const lists = {
-    queues: Array.from(queues, ([key, entries]) => [key, entries.map((entry) => toList(entry, ENTRY_FIELDS))]),
-    tombstones: Array.from(tombstones, ([id, note]) => [id, toList(note, TOMBSTONE_FIELDS)]),
-  };
-  const body = Buffer.from(JSON.stringify({ ...header, ...lists }));
+export function encodeDocument(document: LockDocument): Uint8Array {
+  const body = Buffer.from(JSON.stringify(document));
   return Buffer.concat([Buffer.from(`holdfast-locks ${LAYOUT_VERSION} ${computeChecksum(body)} `), body]);
 }
 
@@ -91,24 +75,5 @@ export function decodeDocument(bytes: Uint8Array, name: string): LockDocument {
   const body = buffer.subarray(head.length);
   if (computeChecksum(body) !== checksum)
     throw new StoreRefusedError(`${name} is damaged: its checksum is wrong. It is left as it is, and not believed`);
-  const { queues, tombstones, ...header } = JSON.parse(body.toString()) as Omit<
-    LockDocument,
-    "queues" | "tombstones"
-  > & {
-    readonly queues: readonly [string, readonly (readonly unknown[])[]][];
-    readonly tombstones: readonly [ClaimId, readonly unknown[]][];
-  };
-  return {
-    ...header,
-    queues: new Map(queues.map(([key, lists]) => [key, lists.map((list) => fromList(list, ENTRY_FIELDS))])),
-    tombstones: new Map(tombstones.map(([id, list]) => [id, fromList(list, TOMBSTONE_FIELDS)])),
-  };
-}
-
-function toList<T>(item: T, fields: readonly (keyof T)[]): readonly unknown[] {
-  return fields.map((name) => item[name]);
-}
-
-function fromList<T>(list: readonly unknown[], fields: readonly (keyof T)[]): T {
-  return Object.fromEntries(fields.map((name, index) => [name, list[index]])) as T;
+  return JSON.parse(body.toString()) as LockDocument;
 }

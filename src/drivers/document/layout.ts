@@ -37,7 +37,7 @@ export function numberOf(key: string, { documents }: Layout): number {
  * @throws StoreRefusedError if there are others
  */
 export async function openLayout(access: StoreAccess, wanted: number | undefined, usual: number): Promise<Layout> {
-  const stored = await readDocument(access, "layout");
+  const stored = await findDocument(access, "layout");
   const layout = stored?.document ?? (await createDocuments(access, wanted ?? usual));
   if (wanted === undefined || layout.documents === wanted) return layout;
   throw new StoreRefusedError(
@@ -52,34 +52,34 @@ async function createDocuments(access: StoreAccess, documents: number): Promise<
   const others = Array.from({ length: first.documents - 1 }, (_, index) => createDocument(access, first, index + 1));
   // another process has created them all, and uses them; or the layout was deleted, and a document may have been, too
   if ([first, ...(await Promise.all(others))].some(({ writeNumber }) => writeNumber > 0))
-    return requireStored(access, "layout", await readDocument(access, "layout")).document;
+    return (await readDocument(access, first, first.documents)).document;
   return createDocument(access, first, first.documents);
 }
 
 /** Creates an empty document, and returns what is there now. */
 async function createDocument(access: StoreAccess, layout: Layout, number: number): Promise<LockDocument> {
   const { storeId, documents } = layout;
-  const empty = { writeNumber: 0, marks: [], lastToken: 0, queues: new Map(), tombstones: new Map() };
+  const empty = { writeNumber: 0, marks: [], lastToken: 0, queues: [], tombstones: [] };
   const document = { storeId, documents, number, ...empty };
   const name = documentName(number, layout);
   if ((await writeDocument(access, name, encodeDocument(document), null)) !== "conflict") return document;
-  const stored = await readDocument(access, name);
+  const stored = await findDocument(access, name);
   if (stored === null)
     throw new Error(`${access.store.name}: the document ${name} could not be created, and is not there`);
-  return number === 0 ? stored.document : verifyDocument(access, layout, number, stored).document;
+  return (number === 0 ? stored : verify(access, layout, number, stored)).document;
 }
 
-/** Reads the document of that name; null: there is none. @throws StoreRefusedError if it is damaged */
+/** @throws StoreRefusedError if the document is missing, damaged, or none of this store */
 export async function readDocument(
-  { store, timeouts }: StoreAccess,
-  name: string,
+  access: StoreAccess,
+  layout: Layout,
+  number: number,
   stop?: AbortSignal,
-): Promise<StoredLocks | null> {
-  const read = (signal: AbortSignal) => store.read(name, stop ? AbortSignal.any([signal, stop]) : signal);
-  const stored = await timeouts.call(read, "answer to a read");
-  if (stored === null) return null;
-  const { bytes, version } = stored;
-  return { document: decodeDocument(bytes, `${store.name}: the document ${name}`), version, byteCount: bytes.length };
+): Promise<StoredLocks> {
+  const name = documentName(number, layout);
+  const stored = await findDocument(access, name, stop);
+  if (stored !== null) return verify(access, layout, number, stored);
+  throw new StoreRefusedError(`${access.store.name}: the document ${name} is missing: it may have been deleted`);
 }
 
 /** An error means that the write may have happened, and may still happen. */
@@ -92,24 +92,19 @@ export function writeDocument(
   return timeouts.call((signal) => store.write(name, bytes, version, signal), "answer to a write");
 }
 
-/** @throws StoreRefusedError if the document is missing, or none of this store */
-export function verifyDocument(
-  access: StoreAccess,
-  layout: Layout,
-  number: number,
-  found: StoredLocks | null,
-): StoredLocks {
-  const name = documentName(number, layout);
-  const stored = requireStored(access, name, found);
+async function findDocument(access: StoreAccess, name: string, stop?: AbortSignal): Promise<StoredLocks | null> {
+  const { store, timeouts } = access;
+  const read = (signal: AbortSignal) => store.read(name, stop ? AbortSignal.any([signal, stop]) : signal);
+  const stored = await timeouts.call(read, "answer to a read");
+  if (stored === null) return null;
+  const { bytes, version } = stored;
+  return { document: decodeDocument(bytes, `${store.name}: the document ${name}`), version, byteCount: bytes.length };
+}
+
+function verify({ store }: StoreAccess, layout: Layout, number: number, stored: StoredLocks): StoredLocks {
   const { document } = stored;
   if (document.storeId === layout.storeId && document.documents === layout.documents && document.number === number)
     return stored;
-  throw new StoreRefusedError(
-    `${access.store.name}: the document ${name} belongs to another store, and is left as it is`,
-  );
-}
-
-function requireStored({ store }: StoreAccess, name: string, stored: StoredLocks | null): StoredLocks {
-  if (stored !== null) return stored;
-  throw new StoreRefusedError(`${store.name}: the document ${name} is missing: it may have been deleted`);
+  const name = documentName(number, layout);
+  throw new StoreRefusedError(`${store.name}: the document ${name} belongs to another store, and is left as it is`);
 }

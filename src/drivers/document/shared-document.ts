@@ -10,10 +10,10 @@ import type { Clock } from "../../util/clock.ts";
 import { runInMicrotask } from "../../util/microtask.ts";
 import { sleep } from "../../util/timeout.ts";
 import { Draft, restoreClaims, Stopwatches } from "./draft.ts";
-import type { LockDocument, StoredLocks } from "./format.ts";
+import type { StoredLocks } from "./format.ts";
 import { encodeDocument } from "./format.ts";
 import type { Layout, StoreAccess } from "./layout.ts";
-import { documentName, readDocument, verifyDocument, writeDocument } from "./layout.ts";
+import { documentName, readDocument, writeDocument } from "./layout.ts";
 
 const MARK_BYTES = 8;
 /** After so many conflicts operations fail: the client that called decides whether to call again. */
@@ -51,10 +51,9 @@ interface Operation {
 /** What each operation of a write does, once the write is known to have happened. */
 type Answers = readonly (readonly [Operation, (outcome: Outcome) => void])[];
 
-/** A write without an answer. It can happen only as long as the document has this version. */
+/** A write without an answer. It can happen only as long as the document has the version that its draft was made from. */
 interface UnknownWrite extends Outcome {
   readonly mark: string;
-  readonly baseVersion: string;
   readonly answers: Answers;
 }
 
@@ -160,7 +159,6 @@ export class SharedDocument {
 
   async #write(draft: Draft, answers: Answers): Promise<boolean> {
     const { clock, readTime } = this.#open;
-    const { version: baseVersion } = draft.base;
     const mark = randomBytes(MARK_BYTES).toString("base64url");
     const document = draft.finish(mark);
     const bytes = encodeDocument(document);
@@ -168,12 +166,17 @@ export class SharedDocument {
     const startedAt = clock.now();
     this.#isOld = true;
     try {
-      const result = await writeDocument(this.#open, documentName(this.#number, this.#open.layout), bytes, baseVersion);
+      const result = await writeDocument(
+        this.#open,
+        documentName(this.#number, this.#open.layout),
+        bytes,
+        draft.base.version,
+      );
       if (result === "conflict") return true;
       this.#accept({ document, version: result.version, byteCount: bytes.length });
     } catch (error) {
       if (isFatalError(error)) throw error;
-      this.#unknownWrites.push({ ...outcome, mark, baseVersion, answers });
+      this.#unknownWrites.push({ ...outcome, mark, answers });
       return true;
     } finally {
       this.#writesInRow = startedAt - this.#lastCallAt < this.#lastCallMs ? this.#writesInRow + 1 : 0;
@@ -193,9 +196,9 @@ export class SharedDocument {
     for (const operation of operations) operation.hasRead = true;
     this.#isShared = this.#known !== null && stored.version !== this.#known.version;
     this.#accept(stored);
-    for (const { mark, answers, ...outcome } of this.#unknownWrites)
-      if (stored.document.marks.includes(mark)) this.#answer(answers, outcome);
-    this.#unknownWrites = this.#unknownWrites.filter(({ baseVersion }) => baseVersion === stored.version);
+    for (const write of this.#unknownWrites)
+      if (stored.document.marks.includes(write.mark)) this.#answer(write.answers, write);
+    this.#unknownWrites = this.#unknownWrites.filter(({ draft }) => draft.base.version === stored.version);
     const draft = this.#makeDraft(stored);
     this.#onDocument(draft);
     return draft;
@@ -204,9 +207,7 @@ export class SharedDocument {
   async #fetch(signal?: AbortSignal): Promise<StoredLocks> {
     // a write that is answered meanwhile may be newer
     const newestWrite = this.#known?.document.writeNumber ?? 0;
-    const { layout } = this.#open;
-    const found = await readDocument(this.#open, documentName(this.#number, layout), signal);
-    const stored = verifyDocument(this.#open, layout, this.#number, found);
+    const stored = await readDocument(this.#open, this.#open.layout, this.#number, signal);
     // a lagging replica: its answer would say that what was granted since does not exist
     if (stored.document.writeNumber < newestWrite)
       throw new Error(`${this.#name}: it was read in an older state than before`);

@@ -91,7 +91,7 @@ export class MemoryDocuments {
   /** The keys of all entries. */
   listEntries(): readonly string[] {
     return [...this.documents].flatMap(([name, { bytes }]) =>
-      [...decodeDocument(bytes, name).queues].flatMap(([key, entries]) => entries.map(() => key)),
+      decodeDocument(bytes, name).queues.flatMap(([key, entries]) => entries.map(() => key)),
     );
   }
 
@@ -105,9 +105,10 @@ function findDocumentViolations(name: string, bytes: Uint8Array): readonly strin
   const violations: string[] = [];
   const { queues, lastToken } = decodeDocument(bytes, name);
   for (const [key, entries] of queues) {
-    const admitted = countAdmitted(entries);
+    const admitted = countAdmitted(entries.map(([, , , permits, limit]) => ({ permits, limit })));
     let free = 1;
-    for (const [index, { token, tokenCount }] of entries.entries()) {
+    for (const [index, entry] of entries.entries()) {
+      const [tokenCount, token] = [entry[6], entry[12]];
       if ((token !== 0) !== index < admitted) violations.push(`${name}: entry ${index} of "${key}" has token ${token}`);
       if (token === 0) continue;
       if (token < free) violations.push(`${name}: token ${token} of "${key}" was granted twice`);

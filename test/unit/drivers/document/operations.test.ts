@@ -43,7 +43,7 @@ const renew = async (driver: Driver, claim: Claim): Promise<Answer | undefined> 
 
 const documentIn = (store: MemoryDocuments) => {
   const document = decodeDocument(store.documents.get("locks-0")?.bytes as Uint8Array, "locks-0");
-  return { ...document, ids: [...document.queues.values()].flat().map(({ id }) => id) };
+  return { ...document, ids: document.queues.flatMap(([, entries]) => entries.map(([id]) => id)) };
 };
 
 /** Counts the calls of the work. */
@@ -212,7 +212,7 @@ test("tokens rise across idle keys, and an idle key leaves nothing", async () =>
     await release(driver, claim);
   }
   const { ids, tombstones, lastToken } = documentIn(store);
-  expect([ids.length, tombstones.size, BigInt(lastToken) + 1_000n]).toEqual([0, 0, last]);
+  expect([ids.length, tombstones.length, BigInt(lastToken) + 1_000n]).toEqual([0, 0, last]);
   expect(store.documents.get("locks-0")?.bytes.length).toBeLessThan(450);
 });
 
@@ -426,7 +426,7 @@ test("a tombstone answers a late claim, and goes with a later write", async () =
   for (const one of [driver, other]) expect(await one.claim(claim)).toEqual({ state: "none", reason: "released" });
   await clock.advance(10_200);
   await claimHeld(driver, "other");
-  expect(documentIn(store).tombstones.size).toBe(0);
+  expect(documentIn(store).tombstones.length).toBe(0);
 });
 
 test("tombstones are bounded", async () => {
@@ -434,8 +434,8 @@ test("tombstones are bounded", async () => {
   const driver = await openDriver(store);
   const releases = Array.from({ length: 1_000 }, () => ({ claim: makeClaim("key"), hasUnansweredClaim: true }));
   await driver.release(releases);
-  expect(documentIn(store).tombstones.size).toBe(500);
-  expect(documentIn(store).tombstones.has(releases.at(-1)?.claim.id as string)).toBe(true);
+  expect(documentIn(store).tombstones.length).toBe(500);
+  expect(documentIn(store).tombstones.at(-1)?.[0] === releases.at(-1)?.claim.id).toBe(true);
 });
 
 test("a grant that another process makes is pushed, if the store can tell of changes", async () => {
