@@ -586,12 +586,17 @@ export function toAnswer(record: ClaimRecord, now: number, sessionMs: number): A
  * for the first waiter behind a claim that can be recalled.
  */
 function computeRecheckMs(record: ClaimRecord, now: number, ttlMs: number): number {
-  const ownEntry = record.entries.at(-1) as QueueEntry;
-  let earliestExpiry = now + Math.min(ttlMs, recallRecheckMs(record, ownEntry, now));
-  let entry = ownEntry.queue.entries.first;
+  const latest = now + Math.min(ttlMs, recallRecheckMs(record, record.entries.at(-1) as QueueEntry, now));
+  return Math.max(Math.min(latest, findEndAhead(record)) - now, 1);
+}
+
+/** When the first of the leases may end that are ahead of a waiting claim. It becomes earlier only if one is cut short. */
+export function findEndAhead(record: ClaimRecord): number {
+  let end = Number.POSITIVE_INFINITY;
+  let entry = (record.entries.at(-1) as QueueEntry).queue.entries.first;
   for (let scanned = 0; entry !== null && entry.record !== record && scanned < MAX_RECHECK_SCAN; scanned++) {
-    earliestExpiry = Math.min(earliestExpiry, entry.record.expiresAt);
+    end = Math.min(end, entry.record.expiresAt);
     entry = entry.next;
   }
-  return Math.max(earliestExpiry - now, 1);
+  return end;
 }

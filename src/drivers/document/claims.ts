@@ -2,6 +2,7 @@
 
 import type { ClaimRecord, QueueEntry } from "../../lock-table/key-queue.ts";
 import { isFrontWaiter, recallRecheckMs } from "../../lock-table/recall.ts";
+import { findEndAhead } from "../../lock-table/table.ts";
 import type { Answer, Claim, ClaimId, DriverEvents } from "../../spi/driver.ts";
 import type { Draft } from "./draft.ts";
 import { documentName } from "./layout.ts";
@@ -126,18 +127,19 @@ export class DocumentClaims {
   #onDocument(draft: Draft): void {
     const { readTime, store } = this.#open;
     for (const [id, own] of this.#own) {
+      const record = draft.table.records.get(id);
       const answer = draft.answerFor(id);
       if (own.state === null) continue; // its first call will be answered
-      if (answer.state === "none") {
+      if (record === undefined || answer.state === "none") {
         own.state = null;
         this.#events.recheck(id);
       } else if (answer.state !== own.state) {
         this.#events.pushed(id, this.#answer(own, readTime(), { draft, sentAt: null }));
       } else if (answer.state === "waiting") {
-        // a lease ahead was cut short
-        if (draft.time.now + answer.recheckMs < own.recheckAt - 1) this.#events.recheck(id);
+        // a lease ahead was cut short: the first claim that waits asks again, and learns when
+        if (isFrontWaiter(entryOf(record)) && findEndAhead(record) < own.recheckAt - 1) this.#events.recheck(id);
       } else if (answer.recalled && store.watch !== undefined) {
-        const front = entryOf(draft.table.records.get(id) as ClaimRecord).queue.lastAdmitted?.next?.record.claim.id;
+        const front = entryOf(record).queue.lastAdmitted?.next?.record.claim.id;
         const [renewedBy] = draft.renewalOf(front as ClaimId);
         if (renewedBy > own.recalledBy) this.#events.recalled(id);
         own.recalledBy = renewedBy;
