@@ -1,6 +1,6 @@
 /**
  * The admission rule: which entries of one key's queue hold the key (decision 0001). Drivers that read the order back from the
- * store call countAdmitted(). The lock table, and with it the memory driver and the server, applies the rule one entry at a time
+ * store call countAdmitted(). The lock table, and with it the memory driver, the document driver and the server, applies the rule one entry at a time
  * (KeyQueue.tryAdmit()). Scripts and procedures restate it (docs/design/rules.md). The oracle compares all of them.
  */
 

@@ -1,10 +1,12 @@
 /** The expiry of the leases of a lock table. "session" claims never expire. */
 
 import { DeadlineHeap } from "../util/deadline-heap.ts";
-import type { ClaimRecord } from "./key-queue.ts";
+import type { ClaimRecord, QueueEntry } from "./key-queue.ts";
 
 /** The most claims outside the heap: this many can be added to it at once in less than a millisecond. */
 const MAX_UNSORTED = 4_096;
+/** How many entries ahead are read to compute when a waiting claim should be rechecked. */
+const MAX_RECHECK_SCAN = 32;
 
 export class LeaseExpiry<Owner> {
   readonly #heap = new DeadlineHeap<ClaimRecord<Owner>>();
@@ -72,4 +74,15 @@ export class LeaseExpiry<Owner> {
     this.#unsorted.length = 0;
     this.#unsortedDueAt = Number.POSITIVE_INFINITY;
   }
+}
+
+/** When the first of the leases may end that are ahead of a waiting claim. It becomes earlier only if one is cut short. */
+export function findEndAhead(record: ClaimRecord): number {
+  let end = Number.POSITIVE_INFINITY;
+  let entry = (record.entries.at(-1) as QueueEntry).queue.entries.first;
+  for (let scanned = 0; entry !== null && entry.record !== record && scanned < MAX_RECHECK_SCAN; scanned++) {
+    end = Math.min(end, entry.record.expiresAt);
+    entry = entry.next;
+  }
+  return end;
 }

@@ -22,14 +22,11 @@ import { fits } from "./admission.ts";
 import type { Observer } from "./events.ts";
 import { NO_OBSERVER } from "./events.ts";
 import { ClaimRecord, KeyQueue, QueueEntry } from "./key-queue.ts";
-import { LeaseExpiry } from "./lease-expiry.ts";
+import { findEndAhead, LeaseExpiry } from "./lease-expiry.ts";
 import { isFrontWaiter, isRecalled, recallableHolders, recallRecheckMs } from "./recall.ts";
 import { nameSuccessors } from "./successors.ts";
 import { TokenIssuer } from "./token-issuer.ts";
 import { Tombstones } from "./tombstones.ts";
-
-/** How many entries ahead are read to compute when a waiting claim should be rechecked. */
-const MAX_RECHECK_SCAN = 32;
 
 export interface LockTableOptions<Owner> {
   /** The lease in the answers for "session" claims, and the lifetime of their tombstones. Default 30 s. */
@@ -588,15 +585,4 @@ export function toAnswer(record: ClaimRecord, now: number, sessionMs: number): A
 function computeRecheckMs(record: ClaimRecord, now: number, ttlMs: number): number {
   const latest = now + Math.min(ttlMs, recallRecheckMs(record, record.entries.at(-1) as QueueEntry, now));
   return Math.max(Math.min(latest, findEndAhead(record)) - now, 1);
-}
-
-/** When the first of the leases may end that are ahead of a waiting claim. It becomes earlier only if one is cut short. */
-export function findEndAhead(record: ClaimRecord): number {
-  let end = Number.POSITIVE_INFINITY;
-  let entry = (record.entries.at(-1) as QueueEntry).queue.entries.first;
-  for (let scanned = 0; entry !== null && entry.record !== record && scanned < MAX_RECHECK_SCAN; scanned++) {
-    end = Math.min(end, entry.record.expiresAt);
-    entry = entry.next;
-  }
-  return end;
 }

@@ -1,8 +1,8 @@
 /** The claims of one process in one document: what is asked of the document for them, and what is told of them. */
 
 import type { ClaimRecord, QueueEntry } from "../../lock-table/key-queue.ts";
+import { findEndAhead } from "../../lock-table/lease-expiry.ts";
 import { isFrontWaiter, recallRecheckMs } from "../../lock-table/recall.ts";
-import { findEndAhead } from "../../lock-table/table.ts";
 import type { Answer, Claim, ClaimId, DriverEvents } from "../../spi/driver.ts";
 import type { Draft } from "./draft.ts";
 import { documentName } from "./layout.ts";

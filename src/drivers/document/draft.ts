@@ -2,8 +2,7 @@
  * One document as a lock table: as it is stored, and then as the operations of one write change it. Pure.
  *
  * The table has the rules: queues, admission, recall, revoked and detached claims. Two things are those of a document:
- * - Its time for tokens is its own last token. So a token is above all before it in the document, of whatever key, and an idle key
- *   leaves nothing.
+ * - Its time for tokens is one above its last token, of whatever key. So an idle key leaves nothing.
  * - A lease ends by the rule of the DynamoDB lock client: when this process has seen it unchanged for as long, by its own monotonic
  *   clock. No two clocks are compared.
  */
@@ -198,9 +197,7 @@ export class Draft {
     if (this.#freeBytes < 0)
       throw new StoreRefusedError(
         `${this.#name} is full: ${this.table.records.size} claims hold or wait for its keys`,
-        {
-          keys: [key],
-        },
+        { keys: [key] },
       );
   }
 

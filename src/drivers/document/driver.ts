@@ -19,9 +19,9 @@
  * - A document changes only by a conditional write on the version that the draft was made from. So decisions on an old document, or by a
  *   stopwatch that is behind, cause a conflict and no wrong grant.
  * - A lease ends for its holder `ttl` after the write was SENT that renewed it last; for others a `ttl` (and 1 %) after they SAW that
- *   renewal first, which was later (stopwatches.ts). An entry is removed as over only by a write on a document that has this renewal.
+ *   renewal first, which was later (Stopwatches in draft.ts). An entry is removed as over only by a write on a document that has this renewal.
  *   So two never hold what one may, whatever the clocks say, if their rates differ by at most 1 %.
- * - Every grant of a document has tokens above all before it, of whatever key. So an idle key leaves nothing.
+ * - A grant has tokens above all that earlier writes gave in the document, of whatever key. So an idle key leaves nothing.
  * - A claim is found by its id, so that a repeated call makes no second entry; a released one leaves a tombstone if a call for it may
  *   still come.
  * - Bytes that this layout did not write (another program's, damaged, of another store or version), and a missing document, are refused:
@@ -34,6 +34,7 @@ import { listTable } from "../../lock-table/listing.ts";
 import { LockTable } from "../../lock-table/table.ts";
 import type { Claim, Driver, DriverEvents, Traits } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
+import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { publicTag } from "../../util/ids.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
@@ -97,34 +98,12 @@ export function createDocumentDriver(
     return traitsOf(store);
   }
 
-  /** One attempt lasts at most as long as a call: a library that takes longer to load is there for the next one. */
-  async function openUntil(deadline: number, events: DriverEvents): Promise<Traits> {
-    for (let failures = 1; ; failures++) {
-      try {
-        return await open(events);
-      } catch (error) {
-        const remainingMs = deadline - clock.now();
-        if (isFatalError(error) || remainingMs < 1) throw error;
-        await sleep(clock, Math.min(backoffMs(failures, random(), MAX_DELAY_MS), remainingMs / 2));
-      }
-    }
-  }
-
-  /** The claims of some documents, in a table that grants nothing. */
-  async function readTable(parts: readonly DocumentClaims[], signal?: AbortSignal): Promise<LockTable> {
-    const table = new LockTable();
-    table.pauseGrants();
-    await Promise.all(parts.map(({ document }) => document.addTo(table, signal)));
-    table.advance({ now: clock.now(), micros: 1 }); // ends what is over
-    return table;
-  }
-
   return {
     name: store.name,
 
     open(events) {
       const deadline = clock.now() + toConnectTimeoutMs(options.connectTimeout);
-      return keepProcessAlive(clock, () => openUntil(deadline, events));
+      return keepProcessAlive(clock, () => openUntil(deadline, clock, () => open(events)));
     },
 
     async claim(claim) {
@@ -155,14 +134,18 @@ export function createDocumentDriver(
       Promise.all(targets.map((target) => documentOf(target.key).change((draft) => draft.revoke(target)))),
 
     async list(query, options) {
-      const table = await readTable(query.key === undefined ? documents : [documentOf(query.key)], options.signal);
+      const table = await readTable(
+        clock,
+        query.key === undefined ? documents : [documentOf(query.key)],
+        options.signal,
+      );
       const page = listTable(table, publicTag, { query, ...options }, clock.now());
       // a document does not say since when a claim is held
       return { ...page, items: page.items.map(({ heldMs: _heldMs, ...view }) => view) };
     },
 
     async diagnose() {
-      const tables = await Promise.all(documents.map((document) => readTable([document])));
+      const tables = await Promise.all(documents.map((document) => readTable(clock, [document])));
       const most = Math.max(...tables.map(({ records }) => records.size));
       return [
         ...((await store.diagnose?.()) ?? []),
@@ -181,6 +164,28 @@ export function createDocumentDriver(
       await store.close?.();
     },
   };
+}
+
+/** One attempt lasts at most as long as a call: a library that takes longer to load is there for the next one. */
+async function openUntil(deadline: number, clock: Clock, open: () => Promise<Traits>): Promise<Traits> {
+  for (let failures = 1; ; failures++) {
+    try {
+      return await open();
+    } catch (error) {
+      const remainingMs = deadline - clock.now();
+      if (isFatalError(error) || remainingMs < 1) throw error;
+      await sleep(clock, Math.min(backoffMs(failures, Math.random(), MAX_DELAY_MS), remainingMs / 2));
+    }
+  }
+}
+
+/** The claims of some documents, in a table that grants nothing. */
+async function readTable(clock: Clock, parts: readonly DocumentClaims[], signal?: AbortSignal): Promise<LockTable> {
+  const table = new LockTable();
+  table.pauseGrants();
+  await Promise.all(parts.map(({ document }) => document.addTo(table, signal)));
+  table.advance({ now: clock.now(), micros: 1 }); // ends what is over
+  return table;
 }
 
 function traitsOf({ watch }: DocumentStore): Traits {
