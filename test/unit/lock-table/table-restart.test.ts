@@ -61,6 +61,19 @@ test("an asserted hold precedes all other entries and keeps its token and its re
   expect(fixture.token("waits")).toBeGreaterThanOrEqual(token + 64);
 });
 
+test("a stored claim that waits keeps its remaining lease, and is granted behind those before it", () => {
+  const fixture = restartTable();
+  const stored = { tokenCount: 1, remainingMs: 10 * SECOND_MS };
+  fixture.table.reclaim(makeClaim("holds", "k"), { owner: "owner" }, { ...stored, token: 1 });
+  fixture.table.reclaim(makeClaim("short", "k"), { owner: "owner" }, { ...stored, token: 0, remainingMs: SECOND_MS });
+  fixture.table.reclaim(makeClaim("waits", "k"), { owner: "owner" }, { ...stored, token: 0 });
+  fixture.table.resumeGrants();
+  fixture.advance(SECOND_MS);
+  expect([...fixture.table.records.keys()]).toEqual(["holds", "waits"]);
+  fixture.release("holds");
+  expect(fixture.granted).toEqual(["waits"]);
+});
+
 test("an asserted hold ends when its remaining lease is over", () => {
   const fixture = restartTable();
   fixture.table.reclaim(

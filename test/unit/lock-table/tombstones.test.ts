@@ -6,6 +6,10 @@ test("a tombstone is kept until its time is over, and then leaves nothing", () =
   expect(tombstones.noneAnswer("a")).toEqual({ state: "none" });
   tombstones.add("a", "released", 10);
   tombstones.addIfRoom("b", "expired", 20);
+  expect(Array.from(tombstones, ({ id, dueAt }) => [id, dueAt])).toEqual([
+    ["a", 10],
+    ["b", 20],
+  ]);
   tombstones.removeExpired(9);
   expect(tombstones.noneAnswer("a")).toEqual({ state: "none", reason: "released" });
   tombstones.removeExpired(10);
