@@ -40,6 +40,15 @@ test("a document is read as it was written, its entries in the same order", () =
   );
 });
 
+function isRefused(bytes: Uint8Array): boolean {
+  try {
+    decodeDocument(bytes, NAME);
+    return false;
+  } catch (error) {
+    return String(error).includes(`StoreRefusedError: ${NAME} `);
+  }
+}
+
 test("every damage of one byte is refused, as is every shorter or longer document", () => {
   fc.assert(
     fc.property(anyDocument, fc.integer({ min: 1, max: 255 }), (document, change) => {
@@ -47,13 +56,13 @@ test("every damage of one byte is refused, as is every shorter or longer documen
       for (let index = 0; index < bytes.length; index++) {
         const damaged = Uint8Array.from(bytes); // slice() of a Buffer is no copy
         damaged[index] = (bytes[index] as number) ^ change;
-        expect(() => decodeDocument(damaged, NAME)).toThrow(NAME);
+        if (!isRefused(damaged)) throw new Error(`byte ${index} was damaged, and the document is believed`);
       }
       for (const length of [0, 1, bytes.length >> 1, bytes.length - 1])
         expect(() => decodeDocument(bytes.slice(0, length), NAME)).toThrow(NAME);
       expect(() => decodeDocument(Buffer.concat([bytes, Buffer.of(0)]), NAME)).toThrow(NAME);
     }),
-    { numRuns: 20 },
+    { numRuns: 5 },
   );
 });
 
