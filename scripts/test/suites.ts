@@ -21,7 +21,7 @@ export type Requirement =
   | "curator"
   | "nats"
   | "dynalite"
-  | "moto"
+  | "s3"
   | "runtimes"
   | "bindfs"
   | "tmux"
@@ -145,7 +145,7 @@ export const SUITES: readonly Suite[] = [
     name: "s3",
     store: "s3",
     tests: ["test/integration/s3/", "test/conformance/s3"],
-    requires: ["moto"],
+    requires: ["s3"],
   },
   { name: "cli", tests: ["test/integration/cli/"], requires: ["redis", "tmux"] },
   {
@@ -158,7 +158,7 @@ export const SUITES: readonly Suite[] = [
     name: "fault-injection",
     tests: ["test/fault-injection/"],
     excludes: ["test/fault-injection/nemesis/"],
-    requires: ["bindfs", "nats", "dynalite", "moto"],
+    requires: ["bindfs", "nats", "dynalite", "s3"],
   },
   { name: "leader", tests: ["test/leader/"], requires: [...STORES] },
   { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis", "etcd"] },

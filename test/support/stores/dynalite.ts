@@ -5,8 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { resolveInterop } from "../interop.ts";
 import type { DatabaseProcess } from "./database-process.ts";
-import { startOnFreePort } from "./database-process.ts";
-import { answers } from "./moto.ts";
+import { answers, startOnFreePort } from "./database-process.ts";
 
 export interface Dynalite extends Pick<DatabaseProcess, "start" | "stop" | "crash" | "signal"> {
   readonly endpoint: string;

@@ -101,7 +101,7 @@ export class MemoryDocuments {
   }
 }
 
-function findDocumentViolations(name: string, bytes: Uint8Array): readonly string[] {
+export function findDocumentViolations(name: string, bytes: Uint8Array): readonly string[] {
   const violations: string[] = [];
   const { entries, lastToken } = decodeDocument(bytes, name);
   const ranges = [...entries.values()].filter(({ token }) => token !== 0).sort((a, b) => a.token - b.token);

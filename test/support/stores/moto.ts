@@ -6,20 +6,15 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { assertOutsideOfTests } from "../outside-of-tests.ts";
-import type { DatabaseProcess } from "./database-process.ts";
-import { startOnFreePort } from "./database-process.ts";
+import { answers, startOnFreePort } from "./database-process.ts";
+import type { S3Server } from "./s3-server.ts";
 
 const FOLDER = resolve("test/interop/moto");
 const ENVIRONMENT = join(FOLDER, "node_modules/python");
 const INSTALL_MS = 180_000;
 
-export interface Moto extends Pick<DatabaseProcess, "start" | "stop" | "crash" | "signal"> {
-  readonly endpoint: string;
-  dispose(): Promise<void>;
-}
-
 /** Its data end with it. */
-export async function startMoto(): Promise<Moto> {
+export async function startMoto(): Promise<S3Server> {
   installMoto();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-moto-"));
   const { port, process: server } = await startOnFreePort((port) => ({
@@ -39,14 +34,6 @@ export async function startMoto(): Promise<Moto> {
       rmSync(folder, { recursive: true, force: true });
     },
   };
-}
-
-/** Does a server of HTTP answer there? */
-export async function answers(url: string): Promise<boolean> {
-  return fetch(url, { signal: AbortSignal.timeout(1_000) }).then(
-    () => true,
-    () => false,
-  );
 }
 
 export function installMoto(): void {
