@@ -18,11 +18,11 @@ import { httpProxy } from "../../support/http-proxy.ts";
 import { awsStoreTests } from "../../support/stores/aws-store-tests.ts";
 import { documentStoreTests, soon } from "../../support/stores/document-store-tests.ts";
 import { AWS_ENVIRONMENT } from "../../support/stores/document-stores.ts";
-import type { Dynalite } from "../../support/stores/dynalite.ts";
 import { startDynalite } from "../../support/stores/dynalite.ts";
+import type { HttpService } from "../../support/stores/http-service.ts";
 import { until } from "../../support/until.ts";
 
-let server: Dynalite;
+let server: HttpService;
 let proxy: HttpProxy;
 let admin: DynamoDBClient;
 let tableCount = 0;

@@ -10,11 +10,11 @@ import { httpProxy } from "../../support/http-proxy.ts";
 import { awsStoreTests } from "../../support/stores/aws-store-tests.ts";
 import { documentStoreTests, soon } from "../../support/stores/document-store-tests.ts";
 import { AWS_ENVIRONMENT, createBucket as createBucketAt } from "../../support/stores/document-stores.ts";
+import type { HttpService } from "../../support/stores/http-service.ts";
 import { startMoto } from "../../support/stores/moto.ts";
-import type { S3Server } from "../../support/stores/s3-server.ts";
 import { startS3 } from "../../support/stores/s3-server.ts";
 
-let server: S3Server;
+let server: HttpService;
 let proxy: HttpProxy;
 let admin: S3Client;
 let bucketCount = 0;
@@ -57,7 +57,7 @@ documentStoreTests(async () => ({ kind: "s3", endpoint: server.endpoint, bucket:
 
 // what takes the gateway's place on a machine without Go
 describe.runIf(process.env.HOLDFAST_LONG === "1")("on moto", () => {
-  let moto: S3Server;
+  let moto: HttpService;
   beforeAll(async () => {
     moto = await startMoto();
   }, 60_000);

@@ -161,11 +161,3 @@ export function firstAnswer(port: number, bytes: Uint8Array): Promise<Buffer> {
     socket.once("close", () => settle(Buffer.alloc(0)));
   });
 }
-
-/** Does a server of HTTP answer there? */
-export async function answers(url: string): Promise<boolean> {
-  return fetch(url, { signal: AbortSignal.timeout(DIAL_MS) }).then(
-    () => true,
-    () => false,
-  );
-}

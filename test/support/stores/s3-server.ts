@@ -1,16 +1,10 @@
 /** A server for tests that speaks the protocol of S3: the Versity gateway where there is Go to compile it, else moto. */
 
-import type { DatabaseProcess } from "./database-process.ts";
+import type { HttpService } from "./http-service.ts";
 import { installMoto, startMoto } from "./moto.ts";
 import { compileVersityGateway, hasVersityGateway, startVersityGateway } from "./versity-gateway.ts";
 
-export interface S3Server extends Pick<DatabaseProcess, "start" | "stop" | "crash" | "signal"> {
-  readonly endpoint: string;
-  /** Ends it, and deletes its data. */
-  dispose(): Promise<void>;
-}
-
-export function startS3(): Promise<S3Server> {
+export function startS3(): Promise<HttpService> {
   return hasVersityGateway() ? startVersityGateway() : startMoto();
 }
 

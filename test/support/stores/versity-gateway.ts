@@ -5,9 +5,9 @@ import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { assertOutsideOfTests } from "../outside-of-tests.ts";
-import { answers, startOnFreePort } from "./database-process.ts";
 import { AWS_ENVIRONMENT } from "./document-stores.ts";
-import type { S3Server } from "./s3-server.ts";
+import type { HttpService } from "./http-service.ts";
+import { startHttpService } from "./http-service.ts";
 
 const VERSION = "v1.8.0";
 const PROGRAM = join(tmpdir(), `holdfast-versitygw-${process.getuid?.() ?? ""}-${VERSION}`);
@@ -15,34 +15,21 @@ const PROGRAM = join(tmpdir(), `holdfast-versitygw-${process.getuid?.() ?? ""}-$
 const BUILD_MS = 300_000;
 
 /** Other requests than those with the credentials of AWS_ENVIRONMENT are refused. */
-export async function startVersityGateway(): Promise<S3Server> {
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-s3-"));
-  const data = join(folder, "data");
-  mkdirSync(data);
-  const { port, process: server } = await startOnFreePort((port) => ({
+export function startVersityGateway(): Promise<HttpService> {
+  return startHttpService({
     name: "the Versity gateway",
-    command: [
-      PROGRAM,
-      ...["--port", `127.0.0.1:${port}`, "--region", AWS_ENVIRONMENT.AWS_REGION, "--keep-alive", "--quiet"],
-      ...["posix", data],
-    ],
-    log: join(folder, "log"),
+    command(port, folder) {
+      const data = join(folder, "data");
+      mkdirSync(data, { recursive: true });
+      const settings = ["--port", `127.0.0.1:${port}`, "--region", AWS_ENVIRONMENT.AWS_REGION];
+      return [PROGRAM, ...settings, "--keep-alive", "--quiet", "posix", data];
+    },
     environment: {
       ROOT_ACCESS_KEY: AWS_ENVIRONMENT.AWS_ACCESS_KEY_ID,
       ROOT_SECRET_KEY: AWS_ENVIRONMENT.AWS_SECRET_ACCESS_KEY,
     },
-    stopSignal: "SIGTERM",
     faults: /panic/g,
-    isReady: () => answers(`http://127.0.0.1:${port}/`),
-  }));
-  return {
-    ...server,
-    endpoint: `http://127.0.0.1:${port}`,
-    async dispose() {
-      await server.crash();
-      rmSync(folder, { recursive: true, force: true });
-    },
-  };
+  });
 }
 
 export function hasVersityGateway(): boolean {
