@@ -21,7 +21,7 @@ export type Requirement =
   | "curator"
   | "nats"
   | "dynalite"
-  | "moto"
+  | "s3"
   | "runtimes"
   | "bindfs"
   | "tmux"
@@ -59,6 +59,7 @@ export const TEST_TIMEOUT_MS: number = process.env.HOLDFAST_LONG === "1" ? 180_0
 const MEMORY = "test/conformance/memory.";
 const DOCUMENT_TESTS = ["test/conformance/document-store.", "test/conformance/document-recipe."];
 const STORES = ["redis", "zookeeper", "etcd", "postgres", "mariadb"] as const;
+const DOCUMENT_STORE_PROGRAMS = ["nats", "dynalite", "s3"] as const;
 const SQL_STORES = ["postgres", "mysql", "sqlite"] as const;
 
 export const SUITES: readonly Suite[] = [
@@ -145,7 +146,7 @@ export const SUITES: readonly Suite[] = [
     name: "s3",
     store: "s3",
     tests: ["test/integration/s3/", "test/conformance/s3"],
-    requires: ["moto"],
+    requires: ["s3"],
   },
   { name: "cli", tests: ["test/integration/cli/"], requires: ["redis", "tmux"] },
   {
@@ -158,9 +159,9 @@ export const SUITES: readonly Suite[] = [
     name: "fault-injection",
     tests: ["test/fault-injection/"],
     excludes: ["test/fault-injection/nemesis/"],
-    requires: ["bindfs", "nats", "dynalite", "moto"],
+    requires: ["bindfs", ...DOCUMENT_STORE_PROGRAMS],
   },
-  { name: "leader", tests: ["test/leader/"], requires: [...STORES] },
+  { name: "leader", tests: ["test/leader/"], requires: [...STORES, ...DOCUMENT_STORE_PROGRAMS] },
   { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis", "etcd"] },
 ];
 

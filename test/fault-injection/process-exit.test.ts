@@ -13,12 +13,11 @@ import { expect, test, vi } from "vitest";
 import { builtFile } from "../support/built-file.ts";
 import { PROGRAM, sandboxEnvironment } from "../support/cli-sandbox.ts";
 import { freePort } from "../support/free-port.ts";
-import { AWS_ENVIRONMENT, createBucket } from "../support/stores/document-stores.ts";
-import { startDynalite } from "../support/stores/dynalite.ts";
+import type { StoreKind } from "../support/stores/document-servers.ts";
+import { startDocumentServer, urlOf } from "../support/stores/document-servers.ts";
+import { AWS_ENVIRONMENT } from "../support/stores/document-stores.ts";
 import { startEtcd } from "../support/stores/etcd.ts";
 import { startMariaDb } from "../support/stores/mariadb.ts";
-import { startMoto } from "../support/stores/moto.ts";
-import { startNats } from "../support/stores/nats.ts";
 import { startPostgres } from "../support/stores/postgres.ts";
 import { startRedis } from "../support/stores/redis.ts";
 import { startRedisCluster } from "../support/stores/redis-cluster.ts";
@@ -73,6 +72,12 @@ interface Subject {
   create(url: string): string;
   /** Default: true. */
   readonly canCache?: false;
+}
+
+async function startDocumentStore(kind: StoreKind): Promise<Store> {
+  const server = await startDocumentServer(kind);
+  const url = urlOf(await server.create());
+  return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
 }
 
 const ofUrl: Subject = { name: "url", create: CLIENTS.url };
@@ -230,36 +235,13 @@ const STORES: readonly {
   },
   {
     name: "NATS",
-    async start() {
-      const server = await startNats();
-      await createBucket({ kind: "nats", servers: [server.address], bucket: "locks" });
-      const url = `nats://${server.address}?bucket=locks`;
-      return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
-    },
+    start: () => startDocumentStore("nats"),
     subjects: [ofUrl],
     // timers of the library, which cannot be reached, keep it alive while calls have no answer: until its leases have ended
     states: ["healthy", "killed"],
   },
-  {
-    name: "DynamoDB",
-    async start() {
-      const server = await startDynalite();
-      await createBucket({ kind: "dynamodb", endpoint: server.endpoint, table: "locks" });
-      const url = `dynamodb:locks?endpoint=${server.endpoint}`;
-      return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
-    },
-    subjects: [ofUrl],
-  },
-  {
-    name: "S3",
-    async start() {
-      const server = await startMoto();
-      await createBucket({ kind: "s3", endpoint: server.endpoint, bucket: "locks" });
-      const url = `s3://locks?endpoint=${server.endpoint}`;
-      return { url, stop: () => server.signal("SIGSTOP"), kill: server.crash, dispose: server.dispose };
-    },
-    subjects: [ofUrl],
-  },
+  { name: "DynamoDB", start: () => startDocumentStore("dynamodb"), subjects: [ofUrl] },
+  { name: "S3", start: () => startDocumentStore("s3"), subjects: [ofUrl] },
 ];
 
 /** For imports to come. */

@@ -11,6 +11,10 @@ import { findFaults, findLeader, listTerms, startCandidate } from "../support/pr
 import { connectStore, ELECTION } from "../support/processes/candidate-store.ts";
 import type { ProcessHarness } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
+import { inspectDocuments } from "../support/stores/document-inspector.ts";
+import type { StoreKind } from "../support/stores/document-servers.ts";
+import { startDocumentServer } from "../support/stores/document-servers.ts";
+import { AWS_ENVIRONMENT } from "../support/stores/document-stores.ts";
 import { startEtcd } from "../support/stores/etcd.ts";
 import { startMariaDb } from "../support/stores/mariadb.ts";
 import { startPostgres } from "../support/stores/postgres.ts";
@@ -32,6 +36,8 @@ vi.setConfig({ maxConcurrency: 3, testTimeout: DURATION_MS + 90_000 });
 
 interface Store {
   readonly url: string;
+  /** What is wrong in its own state. */
+  findViolations?(): Promise<readonly string[]>;
   stop(): Promise<void>;
 }
 
@@ -40,6 +46,21 @@ type StartStore = (harness: ProcessHarness) => Promise<Store>;
 async function useDatabase(server: DatabaseServer, toUrl: (url: string) => string): Promise<Store> {
   const { url } = await server.freshDatabase();
   return { url: toUrl(url), stop: () => server.dispose() };
+}
+
+async function useDocuments(kind: StoreKind): Promise<Store> {
+  for (const [name, value] of Object.entries(AWS_ENVIRONMENT)) vi.stubEnv(name, value);
+  const server = await startDocumentServer(kind);
+  const address = await server.create();
+  const inspector = await inspectDocuments(address);
+  return {
+    url: JSON.stringify(address),
+    findViolations: () => inspector.findViolations(),
+    async stop() {
+      await inspector.close();
+      await server.dispose();
+    },
+  };
 }
 
 const advisory = (url: string): string => `${url.replace("://", "+advisory://")}?sessionMs=2000`;
@@ -70,6 +91,9 @@ const STORES: Readonly<Record<string, StartStore>> = {
   PostgreSQL: async () => useDatabase(await startPostgres(), (url) => url),
   MariaDB: async () => useDatabase(await startMariaDb(), (url) => url),
   SQLite: async (harness) => ({ url: `sqlite:${harness.path("locks.db")}`, stop: async () => undefined }),
+  NATS: () => useDocuments("nats"),
+  DynamoDB: () => useDocuments("dynamodb"),
+  S3: () => useDocuments("s3"),
   "advisory locks of PostgreSQL": async () => useDatabase(await startPostgres(), advisory),
   "advisory locks of MariaDB": async () => useDatabase(await startMariaDb(), advisory),
 };
@@ -126,6 +150,7 @@ test.concurrent.for(Object.entries(STORES))(
       ) {
         const action = ACTIONS[round % ACTIONS.length] as (typeof ACTIONS)[number];
         await disturb(action, candidates);
+        expect((await store.findViolations?.()) ?? []).toEqual([]);
         if (action === "kill") candidates.push(startCandidate(harness, store.url));
         await delay(Math.max(startedAt + (round + 1) * ACTION_EVERY_MS - performance.now(), 0));
       }

@@ -8,6 +8,7 @@ import { CRON_MUTANTS } from "./cron-mutants.ts";
 import { DASHBOARD_MUTANTS } from "./dashboard-mutants.ts";
 import { DATA_LOSS_MUTANTS } from "./data-loss-mutants.ts";
 import { DOCUMENT_MUTANTS } from "./document-mutants.ts";
+import { DOCUMENT_STORE_MUTANTS } from "./document-store-mutants.ts";
 import { ETCD_MUTANTS } from "./etcd-mutants.ts";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
 import { GATEWAY_MUTANTS } from "./gateway-mutants.ts";
@@ -47,6 +48,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...CRON_MUTANTS,
   ...DATA_LOSS_MUTANTS,
   ...DOCUMENT_MUTANTS,
+  ...DOCUMENT_STORE_MUTANTS,
   ...FENCE_MUTANTS,
   ...GATEWAY_MUTANTS,
   ...DASHBOARD_MUTANTS,

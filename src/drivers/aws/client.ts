@@ -53,7 +53,12 @@ function createAgent<A extends Agent>(Class: new (options: object) => A): A {
   };
   // if it is true and not only truthy, the SDK begins each request with a timer of three seconds, which does the same
   Object.assign(agent, { keepAlive: 1 });
-  agent.reuseSocket = (socket) => void (socket as Socket).unref();
+  const reuseSocket = agent.reuseSocket.bind(agent);
+  agent.reuseSocket = (socket, request) => {
+    // removes a listener that the agent has added, and would add again
+    reuseSocket(socket, request);
+    (socket as Socket).unref();
+  };
   return agent;
 }
 

@@ -1,6 +1,12 @@
 /** The store on DynamoDB: its functions on a real dynalite, what it refuses, and how it takes the errors of the service. */
 
-import { CreateTableCommand, DescribeTableCommand, DynamoDBClient, PutItemCommand } from "@aws-sdk/client-dynamodb";
+import {
+  CreateTableCommand,
+  DescribeTableCommand,
+  DynamoDBClient,
+  ListTablesCommand,
+  PutItemCommand,
+} from "@aws-sdk/client-dynamodb";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import type { DocumentStore } from "../../../src/drivers/document/store.ts";
 import { dynamodb } from "../../../src/drivers/dynamodb/driver.ts";
@@ -9,13 +15,14 @@ import { dynamoDbStore } from "../../../src/drivers/dynamodb/store.ts";
 import type { DriverEvents } from "../../../src/spi/driver.ts";
 import type { HttpProxy } from "../../support/http-proxy.ts";
 import { httpProxy } from "../../support/http-proxy.ts";
+import { awsStoreTests } from "../../support/stores/aws-store-tests.ts";
 import { documentStoreTests, soon } from "../../support/stores/document-store-tests.ts";
 import { AWS_ENVIRONMENT } from "../../support/stores/document-stores.ts";
-import type { Dynalite } from "../../support/stores/dynalite.ts";
 import { startDynalite } from "../../support/stores/dynalite.ts";
+import type { HttpService } from "../../support/stores/http-service.ts";
 import { until } from "../../support/until.ts";
 
-let server: Dynalite;
+let server: HttpService;
 let proxy: HttpProxy;
 let admin: DynamoDBClient;
 let tableCount = 0;
@@ -126,82 +133,21 @@ describe("the table", () => {
   });
 });
 
-const errorOf = (type: string, message: string): string =>
-  JSON.stringify({ __type: `com.amazonaws.dynamodb.v20120810#${type}`, message });
-
-describe("an error of the service", () => {
-  test.each([
+awsStoreTests({
+  proxy: () => proxy,
+  open: async (options) => open({ ...options, table: await createTable() }),
+  createClient: () => new DynamoDBClient({ endpoint: proxy.endpoint, maxAttempts: 3 }),
+  use: (client) => client.send(new ListTablesCommand({})),
+  writeName: "PutItem",
+  errorOf: (code) => JSON.stringify({ __type: `com.amazonaws.dynamodb.v20120810#${code}`, message: "the message" }),
+  temporary: [
     [400, "ProvisionedThroughputExceededException"],
     [400, "ThrottlingException"],
     [500, "InternalServerError"],
     [503, "ServiceUnavailable"],
-  ])("%i %s leaves the outcome unknown, and the call is not repeated here", async (status, type) => {
-    const store = await open({ table: await createTable() });
-    const before = proxy.counts.get("PutItem") ?? 0;
-    proxy.answerNext(status, errorOf(type, "too many"));
-    const outcome = await store.write("locks-0", new Uint8Array(1), null, soon()).catch((error: Error) => error);
-    expect(outcome).toMatchObject({ name: type });
-    expect(outcome).not.toMatchObject({ code: "LOCK_STORE_REFUSED" });
-    expect(proxy.counts.get("PutItem")).toBe(before + 1);
-    expect(await store.write("locks-0", new Uint8Array(1), null, soon())).toMatchObject({ version: expect.anything() });
-  });
-
-  test.each(["AccessDeniedException", "UnrecognizedClientException"])("%s is refused", async (type) => {
-    const store = await open({ table: await createTable() });
-    for (const call of [
-      () => store.read("locks-0", soon()),
-      () => store.write("locks-0", new Uint8Array(1), null, soon()),
-    ]) {
-      proxy.answerNext(400, errorOf(type, "is not authorized to perform it"));
-      await expect(call()).rejects.toMatchObject({
-        code: "LOCK_STORE_REFUSED",
-        message: expect.stringContaining(`is not authorized to perform it (${type})`),
-      });
-    }
-  });
-
-  test("a reply that is lost leaves the outcome unknown", async () => {
-    const store = await open({ table: await createTable() });
-    proxy.loseNextReply();
-    await expect(store.write("locks-0", Buffer.from("text"), null, soon())).rejects.toThrow();
-    expect(Buffer.from((await store.read("locks-0", soon()))?.bytes ?? []).toString()).toBe("text");
-  });
-
-  test("a client that was passed in and repeats a write reports no conflict with itself", async () => {
-    const client = new DynamoDBClient({ endpoint: proxy.endpoint, maxAttempts: 3 });
-    const store = await open({ table: await createTable(), client });
-    proxy.loseNextReply();
-    await expect(store.write("locks-0", Buffer.from("text"), null, soon())).rejects.toThrow(
-      "the write was repeated by the client, so its outcome is unknown",
-    );
-    expect(Buffer.from((await store.read("locks-0", soon()))?.bytes ?? []).toString()).toBe("text");
-    await store.close?.();
-    // it is the user's
-    await client.send(new PutItemCommand({ TableName: "none", Item: {} })).catch(() => undefined);
-    client.destroy();
-  });
-});
-
-describe("the environment", () => {
-  test("without credentials is refused", async () => {
-    vi.stubEnv("AWS_ACCESS_KEY_ID", undefined);
-    vi.stubEnv("AWS_SECRET_ACCESS_KEY", undefined);
-    vi.stubEnv("AWS_EC2_METADATA_DISABLED", "true");
-    vi.stubEnv("HOME", "/nonexistent");
-    const opened = open({ table: "any" });
-    await expect(opened).rejects.toMatchObject({
-      code: "LOCK_STORE_REFUSED",
-      message: expect.stringContaining("(CredentialsProviderError)"),
-    });
-    for (const [name, value] of Object.entries(AWS_ENVIRONMENT)) vi.stubEnv(name, value);
-  });
-
-  test("without a region is refused", async () => {
-    vi.stubEnv("AWS_REGION", undefined);
-    await expect(open({ table: "any" })).rejects.toMatchObject({
-      code: "LOCK_STORE_REFUSED",
-      message: expect.stringContaining("Region is missing"),
-    });
-    vi.stubEnv("AWS_REGION", AWS_ENVIRONMENT.AWS_REGION);
-  });
+  ],
+  lasting: [
+    [400, "AccessDeniedException"],
+    [400, "UnrecognizedClientException"],
+  ],
 });

@@ -1,7 +1,6 @@
 // Three members that form one store, under load: held locks stay held while any two of them can communicate, and no two
 // holders overlap.
 
-import { setImmediate as turn } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { etcd } from "../../../src/drivers/etcd/driver.ts";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
@@ -9,6 +8,8 @@ import { createLocks } from "../../../src/index.ts";
 import type { EtcdAddress, EtcdCluster, EtcdServer } from "../../support/stores/etcd.ts";
 import { startEtcdCluster } from "../../support/stores/etcd.ts";
 import { readEtcdQueue } from "../../support/stores/etcd-inspector.ts";
+import type { MajorityLoad } from "../../support/stores/majority-load.ts";
+import { expectGrantsGoOn, startLoad } from "../../support/stores/majority-load.ts";
 import type { TcpProxy } from "../../support/tcp-proxy.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
@@ -52,56 +53,11 @@ function proxyAddresses(): EtcdAddress[] {
   return proxies.map(({ address }) => address as EtcdAddress);
 }
 
-type ClusterLoad = {
-  /** Waits for this number of further grants. */
-  waitForGrants(count: number, description: string): Promise<unknown>;
-  /** Codes of the errors of calls that failed. */
-  readonly failures: readonly string[];
-  /** Ends the work; returns the largest number of simultaneous holders, and whether tokens rose. */
-  stop(): Promise<{ readonly maxInside: number; readonly tokensRose: boolean }>;
-};
-
-/** Four clients that acquire one key, one after another, until they are stopped. Failures are tried again. */
-function startLoad(key: string): ClusterLoad {
-  let insideCount = 0;
-  let maxInside = 0;
-  let grants = 0;
-  let last = 0n;
-  let tokensRose = true;
-  let isStopped = false;
-  const failures: string[] = [];
-  const runCaller = async (locks: Locks): Promise<void> => {
-    const body = async ({ token }: { readonly token: bigint }): Promise<void> => {
-      maxInside = Math.max(maxInside, ++insideCount);
-      tokensRose &&= token > last;
-      last = token;
-      await turn();
-      insideCount--;
-      grants++;
-    };
-    while (!isStopped) {
-      await locks.using(key, { wait: TIMEOUT_MS }, body).catch((error: unknown) => {
-        const { code } = error as { readonly code: string };
-        failures.push(code);
-        // the errors while the members cannot be reached; any other is a fault
-        if (!["LOCK_LOST", "LOCK_TIMEOUT", "LOCK_STORE_FAILED"].includes(code)) throw error;
-      });
-    }
-  };
-  const working = Promise.all(Array.from({ length: 4 }, () => runCaller(openLocks())));
-  return {
-    failures,
-    waitForGrants(count, description) {
-      const from = grants;
-      return until(() => grants >= from + count, { within: TIMEOUT_MS, what: description });
-    },
-    async stop() {
-      isStopped = true;
-      await working;
-      return { maxInside, tokensRose };
-    },
-  };
-}
+const loadOn = (key: string): MajorityLoad =>
+  startLoad(
+    key,
+    Array.from({ length: 4 }, () => openLocks()),
+  );
 
 async function findFollower(): Promise<EtcdServer> {
   const leader = await cluster.leader();
@@ -124,28 +80,17 @@ const FAULTS: readonly (readonly [string, () => Promise<readonly EtcdServer[]>])
 
 test.each(FAULTS)(
   "%s killed and started again under load: grants go on, held locks stay held",
-  async (what, victim) => {
+  async (what, victims) => {
     const key = `killed-${what.replaceAll(" ", "-")}`;
     const held = await openLocks({ ttl: "30s" }).acquire(`${key}-held`);
-    const load = startLoad(key);
-    for (let round = 0; round < rounds; round++) {
-      await load.waitForGrants(20, "the load");
-      const servers = await victim();
-      await Promise.all(servers.map((server) => server.stop("SIGKILL")));
-      if (servers.length === 1) await load.waitForGrants(20, "grants by the other two");
-      await Promise.all(servers.map((server) => server.start()));
-      await load.waitForGrants(20, "grants by all three");
-    }
-    expect(await load.stop()).toEqual({ maxInside: 1, tokensRose: true });
-    held.throwIfLost();
-    expect(await held.release()).toBe(true);
+    await expectGrantsGoOn({ load: loadOn(key), held, rounds, victims, leader: () => cluster.leader() });
   },
   180_000,
 );
 
 test("the leader moves under load, ten times: no grant fails, and no lock is lost", async () => {
   const held = await openLocks().acquire("moved-held");
-  const load = startLoad("moved");
+  const load = loadOn("moved");
   for (let move = 0; move < 10; move++) {
     await load.waitForGrants(5, "the load");
     await cluster.moveLeader(await findFollower());
@@ -158,7 +103,7 @@ test("the leader moves under load, ten times: no grant fails, and no lock is los
 
 test("the leader stopped for a while under load, and continued: grants go on, and no two holders overlap", async () => {
   const held = await openLocks({ ttl: "30s" }).acquire("stopped-held");
-  const load = startLoad("stopped");
+  const load = loadOn("stopped");
   for (let round = 0; round < rounds; round++) {
     await load.waitForGrants(20, "the load");
     const leader = await cluster.leader();
@@ -202,7 +147,7 @@ test("a member that falls silent under load is left for another, and the locks o
   const [first, ...others] = proxies as [TcpProxy, ...TcpProxy[]];
   for (const proxy of others) proxy.refuseConnections(true);
   const held = await openLocks({ ttl: "9s" }).acquire("silent-held");
-  const load = startLoad("silent");
+  const load = loadOn("silent");
   await load.waitForGrants(20, "the load");
   for (const proxy of others) proxy.refuseConnections(false);
   first.toTarget.pause();

@@ -1,7 +1,6 @@
 // Three servers that form one store, under load: held locks stay held while any two servers can communicate, and no two
 // holders overlap.
 
-import { setImmediate as turn } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
@@ -13,6 +12,8 @@ import { NO_EVENTS } from "../../support/driver-events.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
 import { stopProcess } from "../../support/processes/process-tree.ts";
 import { toReleases } from "../../support/releases.ts";
+import type { MajorityLoad } from "../../support/stores/majority-load.ts";
+import { expectGrantsGoOn, startLoad } from "../../support/stores/majority-load.ts";
 import type { Ensemble, ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startEnsemble } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim } from "../../support/stores/zookeeper-fixture.ts";
@@ -60,54 +61,11 @@ function openLocks(sessionMs = SESSION_MS): Locks {
   return locks;
 }
 
-type EnsembleLoad = {
-  readonly grants: number;
-  /** Waits for this number of further grants. */
-  waitForGrants(count: number, description: string): Promise<unknown>;
-  /** Ends the work; returns the largest number of simultaneous holders, and whether tokens rose. */
-  stop(): Promise<{ readonly maxInside: number; readonly tokensRose: boolean }>;
-};
-
-/** Four clients that acquire one key, one after another, until they are stopped. Failures are tried again. */
-function startLoad(key: string): EnsembleLoad {
-  let insideCount = 0;
-  let maxInside = 0;
-  let grants = 0;
-  let last = 0n;
-  let tokensRose = true;
-  let stopped = false;
-  const runCaller = async (locks: Locks): Promise<void> => {
-    const body = async ({ token }: { readonly token: bigint }): Promise<void> => {
-      maxInside = Math.max(maxInside, ++insideCount);
-      tokensRose &&= token > last;
-      last = token;
-      await turn();
-      insideCount--;
-      grants++;
-    };
-    while (!stopped) {
-      await locks.using(key, { wait: TIMEOUT_MS }, body).catch((error: unknown) => {
-        // the errors while the servers are unreachable; any other is a fault
-        if (!["LOCK_LOST", "LOCK_TIMEOUT", "LOCK_STORE_FAILED"].includes((error as { code: string }).code)) throw error;
-      });
-    }
-  };
-  const working = Promise.all(Array.from({ length: 4 }, () => runCaller(openLocks())));
-  return {
-    get grants() {
-      return grants;
-    },
-    waitForGrants(count, description) {
-      const from = grants;
-      return until(() => grants >= from + count, { within: TIMEOUT_MS, what: description });
-    },
-    async stop() {
-      stopped = true;
-      await working;
-      return { maxInside, tokensRose };
-    },
-  };
-}
+const loadOn = (key: string): MajorityLoad =>
+  startLoad(
+    key,
+    Array.from({ length: 4 }, () => openLocks()),
+  );
 
 async function findFollower(): Promise<ZooKeeperServer> {
   const leader = await ensemble.leader();
@@ -122,23 +80,11 @@ const FAULTS: readonly (readonly [string, () => Promise<readonly ZooKeeperServer
 
 test.each(isLongRun ? FAULTS : FAULTS.slice(0, 1))(
   "%s killed and started again under load: grants continue, held locks stay held",
-  async (description, victim) => {
+  async (description, victims) => {
     const key = `killed-${description.replaceAll(" ", "-")}`;
     // longer than an election on a busy machine
     const held = await openLocks(40_000).acquire(`${key}-held`);
-    const load = startLoad(key);
-    for (let round = 0; round < rounds; round++) {
-      await load.waitForGrants(20, "the load");
-      const servers = await victim();
-      await Promise.all(servers.map((server) => server.stop("SIGKILL")));
-      if (servers.length === 1) await load.waitForGrants(20, "grants by the other two");
-      await Promise.all(servers.map((server) => server.start()));
-      await ensemble.leader();
-      await load.waitForGrants(20, "grants by all three");
-    }
-    expect(await load.stop()).toEqual({ maxInside: 1, tokensRose: true });
-    held.throwIfLost();
-    expect(await held.release()).toBe(true);
+    await expectGrantsGoOn({ load: loadOn(key), held, rounds, victims, leader: () => ensemble.leader() });
   },
   180_000,
 );
@@ -146,7 +92,7 @@ test.each(isLongRun ? FAULTS : FAULTS.slice(0, 1))(
 test("a server that falls silent under load is left for another, and sessions move with their holds", async () => {
   const [first, ...otherProxies] = proxies as [TcpProxy, ...TcpProxy[]];
   for (const proxy of otherProxies) proxy.refuseConnections(true);
-  const load = startLoad("silent");
+  const load = loadOn("silent");
   await load.waitForGrants(20, "the load");
   const held = await Promise.all(
     Array.from({ length: 6 }, async (_, n) => {

@@ -1,6 +1,7 @@
 /** The test's end of processes that campaign for one leadership: their reports, and what must hold of all their terms. */
 
 import { builtFile } from "../built-file.ts";
+import { AWS_ENVIRONMENT } from "../stores/document-stores.ts";
 import type { ProcessHarness, RunningProcess } from "./process-harness.ts";
 
 /** One line of a candidate. Times are nanoseconds of the machine's monotonic clock. */
@@ -34,7 +35,7 @@ export interface ReportedTerm {
 const PROGRAM = builtFile("build/test/support/processes/candidate.child.js");
 
 export function startCandidate(harness: ProcessHarness, url: string): Candidate {
-  const running = harness.startProgram([process.execPath, PROGRAM, url]);
+  const running = harness.startProgram([process.execPath, PROGRAM, url], { env: AWS_ENVIRONMENT });
   const reports = (): CandidateReport[] =>
     running
       .out()

@@ -15,11 +15,11 @@ import { installBetterSqlite3, installInterop, installInteropFolders, installPri
 import { installRuntimes } from "../runtimes.ts";
 import { etcdUnavailableReason, installEtcd } from "../stores/etcd.ts";
 import { installMariaDb, mariaDbUnavailableReason } from "../stores/mariadb.ts";
-import { installMoto } from "../stores/moto.ts";
 import { installNats } from "../stores/nats.ts";
 import { installPgBouncer, pgBouncerUnavailableReason } from "../stores/pgbouncer.ts";
 import { installPostgres, postgresUnavailableReason } from "../stores/postgres.ts";
 import { installRedis, redisUnavailableReason } from "../stores/redis.ts";
+import { installS3 } from "../stores/s3-server.ts";
 import { installZooKeeper } from "../stores/zookeeper.ts";
 import { installTmux, tmuxUnavailableReason } from "../tmux.ts";
 
@@ -46,7 +46,7 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   curator: compileCurator,
   nats: installNats,
   dynalite: () => installInterop(INTEROP_FOLDERS.dynalite),
-  moto: installMoto,
+  s3: installS3,
   runtimes: installRuntimes,
   bindfs: installBindfs,
   chromium: () => chromiumUnavailableReason() === null && installChromium(),

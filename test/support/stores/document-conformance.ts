@@ -1,19 +1,13 @@
 /** The suites of drivers and of the client on a store with a conditional write: chosen tests of them, and in long runs all. */
 
-import { describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { createDocumentDriver } from "../../../src/drivers/document/driver.ts";
 import { testDriver } from "../../client/suite.ts";
 import { leakCheckedTest } from "../leak-checked-test.ts";
-import type { StoreAddress } from "./document-stores.ts";
-import { createStore } from "./document-stores.ts";
-
-interface DocumentConformance {
-  /** A bucket, table or prefix of its own each time. */
-  address(): Promise<StoreAddress>;
-  readonly canWatch: boolean;
-  /** How much slower than usual the store is. */
-  readonly timeScale: number;
-}
+import { inspectDocuments } from "./document-inspector.ts";
+import type { DocumentServer, StoreKind } from "./document-servers.ts";
+import { startDocumentServer } from "./document-servers.ts";
+import { AWS_ENVIRONMENT, createStore } from "./document-stores.ts";
 
 /** What depends on the store: its conditional writes, its consistency, its watch, lost answers. The kernel has all tests of its own. */
 const CHOSEN: readonly string[] = [
@@ -43,7 +37,17 @@ const isLongRun = process.env.HOLDFAST_LONG === "1";
 /** Leases of tests are shorter than those that users may have. */
 const MIN_TTL_MS = 100;
 
-export function documentConformance(name: string, { address, canWatch, timeScale }: DocumentConformance): void {
+export function documentConformance(kind: StoreKind, { canWatch }: { readonly canWatch: boolean }): void {
+  let server: DocumentServer;
+  beforeAll(async () => {
+    for (const [name, value] of Object.entries(AWS_ENVIRONMENT)) vi.stubEnv(name, value);
+    server = await startDocumentServer(kind);
+  }, 60_000);
+  afterAll(async () => {
+    await server.dispose();
+    vi.unstubAllEnvs();
+  });
+
   const found = new Set<string>();
   const register = leakCheckedTest(test);
   const choose: typeof register = Object.assign((testName: string, body: () => Promise<void>) => {
@@ -52,17 +56,20 @@ export function documentConformance(name: string, { address, canWatch, timeScale
   }, register);
   // a topic without a chosen test would be a fault
   const group = isLongRun ? describe : (_: string, define: () => void): void => define();
-  testDriver({ describe: group, test: choose }, name, {
+  testDriver({ describe: group, test: choose }, kind, {
     async open() {
-      const where = await address();
+      const where = await server.create();
+      const inspector = await inspectDocuments(where);
       return {
         driver: () =>
           createDocumentDriver(createStore(where), { documents: 2, pollMs: 50, callTimeoutMs: 5_000 }, MIN_TTL_MS),
+        inspect: () => inspector.findViolations(),
+        close: () => inspector.close(),
       };
     },
     traits: { lease: { claim: true, observed: true }, manyKeys: false, recall: canWatch ? "push" : "recheck" },
     verbs: ["detach", "revoke"],
-    timeScale,
+    timeScale: 1,
     keys: 100,
     random: { seeds: isLongRun ? 3 : 1 },
   });

@@ -15,13 +15,22 @@ export type StoreAddress =
   | { readonly kind: "dynamodb"; readonly endpoint: string; readonly table: string }
   | { readonly kind: "s3"; readonly endpoint: string; readonly bucket: string };
 
-/** The services of tests take any credentials; the SDK finds none on a machine that has none. */
+/** One of the services of tests checks the credentials, and the SDK finds none on a machine that has none. */
 export const AWS_ENVIRONMENT = {
   AWS_ACCESS_KEY_ID: "test-access-key",
   AWS_SECRET_ACCESS_KEY: "test-secret-access-key",
   AWS_REGION: "eu-west-1",
   // a passing remark of the SDK about the next year
   AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED: "true",
+} as const;
+
+/** The same, for a client of a test. */
+export const AWS_SETTINGS = {
+  region: AWS_ENVIRONMENT.AWS_REGION,
+  credentials: {
+    accessKeyId: AWS_ENVIRONMENT.AWS_ACCESS_KEY_ID,
+    secretAccessKey: AWS_ENVIRONMENT.AWS_SECRET_ACCESS_KEY,
+  },
 } as const;
 
 export function createStore(address: StoreAddress): DocumentStore {
@@ -37,14 +46,9 @@ export async function createBucket(address: StoreAddress): Promise<void> {
     await new Kvm(connection).create(address.bucket);
     return connection.close();
   }
-  const { endpoint } = address;
-  const region = AWS_ENVIRONMENT.AWS_REGION;
-  const credentials = {
-    accessKeyId: AWS_ENVIRONMENT.AWS_ACCESS_KEY_ID,
-    secretAccessKey: AWS_ENVIRONMENT.AWS_SECRET_ACCESS_KEY,
-  };
+  const settings = { endpoint: address.endpoint, ...AWS_SETTINGS };
   if (address.kind === "dynamodb") {
-    const client = new DynamoDBClient({ endpoint, region, credentials });
+    const client = new DynamoDBClient(settings);
     await client.send(
       new CreateTableCommand({
         TableName: address.table,
@@ -55,8 +59,8 @@ export async function createBucket(address: StoreAddress): Promise<void> {
     );
     return client.destroy();
   }
-  const client = new S3Client({ endpoint, region, credentials, forcePathStyle: true });
-  const settings = { LocationConstraint: region } as const;
-  await client.send(new CreateBucketCommand({ Bucket: address.bucket, CreateBucketConfiguration: settings }));
+  const client = new S3Client({ ...settings, forcePathStyle: true });
+  const location = { LocationConstraint: AWS_SETTINGS.region } as const;
+  await client.send(new CreateBucketCommand({ Bucket: address.bucket, CreateBucketConfiguration: location }));
   client.destroy();
 }

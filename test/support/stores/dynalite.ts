@@ -1,37 +1,19 @@
 /** A real dynalite for tests, which speaks the protocol of DynamoDB. */
 
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { resolveInterop } from "../interop.ts";
-import type { DatabaseProcess } from "./database-process.ts";
-import { startOnFreePort } from "./database-process.ts";
-import { answers } from "./moto.ts";
-
-export interface Dynalite extends Pick<DatabaseProcess, "start" | "stop" | "crash" | "signal"> {
-  readonly endpoint: string;
-  dispose(): Promise<void>;
-}
+import type { HttpService } from "./http-service.ts";
+import { startHttpService } from "./http-service.ts";
 
 /** Its data end with it. */
-export async function startDynalite(): Promise<Dynalite> {
+export function startDynalite(): Promise<HttpService> {
   const program = resolveInterop("dynalite/cli.js", "dynalite");
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-dynalite-"));
-  const { port, process: server } = await startOnFreePort((port) => ({
+  return startHttpService({
     name: "dynalite",
-    command: [process.execPath, program, "--host", "127.0.0.1", "--port", String(port), "--createTableMs", "0"],
-    log: join(folder, "log"),
+    command: (port) => [
+      ...([process.execPath, program] as const),
+      ...["--host", "127.0.0.1", "--port", String(port), "--createTableMs", "0"],
+    ],
     environment: {},
-    stopSignal: "SIGTERM",
     faults: /Error/g,
-    isReady: () => answers(`http://127.0.0.1:${port}/`),
-  }));
-  return {
-    ...server,
-    endpoint: `http://127.0.0.1:${port}`,
-    async dispose() {
-      await server.crash();
-      rmSync(folder, { recursive: true, force: true });
-    },
-  };
+  });
 }

@@ -101,7 +101,7 @@ export class MemoryDocuments {
   }
 }
 
-function findDocumentViolations(name: string, bytes: Uint8Array): readonly string[] {
+export function findDocumentViolations(name: string, bytes: Uint8Array): readonly string[] {
   const violations: string[] = [];
   const { queues, lastToken } = decodeDocument(bytes, name);
   for (const [key, entries] of queues) {

@@ -1,52 +1,27 @@
 /** A real moto for tests, which speaks the protocol of S3: installed from PyPI into an environment of its own. */
 
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, renameSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { assertOutsideOfTests } from "../outside-of-tests.ts";
-import type { DatabaseProcess } from "./database-process.ts";
-import { startOnFreePort } from "./database-process.ts";
+import type { HttpService } from "./http-service.ts";
+import { startHttpService } from "./http-service.ts";
 
 const FOLDER = resolve("test/interop/moto");
 const ENVIRONMENT = join(FOLDER, "node_modules/python");
 const INSTALL_MS = 180_000;
 
-export interface Moto extends Pick<DatabaseProcess, "start" | "stop" | "crash" | "signal"> {
-  readonly endpoint: string;
-  dispose(): Promise<void>;
-}
-
 /** Its data end with it. */
-export async function startMoto(): Promise<Moto> {
+export async function startMoto(): Promise<HttpService> {
   installMoto();
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-moto-"));
-  const { port, process: server } = await startOnFreePort((port) => ({
+  return startHttpService({
     name: "moto",
-    command: [join(ENVIRONMENT, "bin/python"), resolve("test/support/stores/moto-server.py"), String(port)],
-    log: join(folder, "log"),
-    environment: { MOTO_PORT: String(port), PYTHONDONTWRITEBYTECODE: "1" },
-    stopSignal: "SIGTERM",
+    command: (port) => [join(ENVIRONMENT, "bin/python"), resolve("test/support/stores/moto-server.py"), String(port)],
+    environment: { PYTHONDONTWRITEBYTECODE: "1" },
     faults: /Traceback/g,
-    isReady: () => answers(`http://127.0.0.1:${port}/moto-api/data.json`),
-  }));
-  return {
-    ...server,
-    endpoint: `http://127.0.0.1:${port}`,
-    async dispose() {
-      await server.crash();
-      rmSync(folder, { recursive: true, force: true });
-    },
-  };
-}
-
-/** Does a server of HTTP answer there? */
-export async function answers(url: string): Promise<boolean> {
-  return fetch(url, { signal: AbortSignal.timeout(1_000) }).then(
-    () => true,
-    () => false,
-  );
+    readyPath: "/moto-api/data.json",
+  });
 }
 
 export function installMoto(): void {
