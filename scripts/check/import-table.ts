@@ -119,6 +119,11 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   // The server driver speaks the server's protocol.
   { files: ["src/drivers/server/"], may: [...DRIVER_IMPORTS, "src/protocol/", "src/net/"] },
   { files: ["src/drivers/cluster-url.ts"], may: [...SHARED, "src/net/tls.ts"] },
+  // Clients of a store, which know nothing of locks.
+  {
+    files: ["src/drivers/etcd/client/", "src/drivers/zookeeper/client/"],
+    may: ["src/drivers/cluster-url.ts", "src/net/", ...SHARED],
+  },
   {
     files: ["src/drivers/etcd/", "src/drivers/zookeeper/"],
     may: [...DRIVER_IMPORTS, "src/drivers/cluster-url.ts", "src/net/"],
@@ -156,7 +161,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
       "src/drivers/sql/clients/",
       "src/drivers/sql/schema.ts",
       "src/drivers/sql/advisory/lock-number.ts",
-      "src/drivers/etcd/messages.ts",
+      "src/drivers/etcd/client/messages.ts",
       "src/drivers/etcd/names.ts",
       "src/drivers/etcd/tokens.ts",
       ...SHARED,

@@ -1,7 +1,7 @@
 /** fenceEtcd(): a transaction of the user in etcd, where the lock is, that cannot commit if the lock was lost. */
 
-import type { Compare } from "../drivers/etcd/messages.ts";
-import { wasCreatedAt } from "../drivers/etcd/messages.ts";
+import type { Compare } from "../drivers/etcd/client/messages.ts";
+import { wasCreatedAt } from "../drivers/etcd/client/messages.ts";
 import { DEFAULT_PREFIX, Names } from "../drivers/etcd/names.ts";
 import { toCreateRevision } from "../drivers/etcd/tokens.ts";
 import { isObject, validateOptions } from "../util/validate.ts";

@@ -2,8 +2,8 @@
 
 import { StoreRefusedError } from "../../errors.ts";
 import type { Check } from "../../spi/driver.ts";
-import type { Gateway } from "./gateway.ts";
-import { encodeText } from "./messages.ts";
+import type { Gateway } from "./client/gateway.ts";
+import { encodeText } from "./client/messages.ts";
 
 interface Status {
   readonly version: string;

@@ -1,7 +1,7 @@
 /** What the driver knows of its claims: their entries in etcd, and the leases to which these belong. */
 
 import type { Answer, Claim, ClaimId, EndReason } from "../../spi/driver.ts";
-import type { Watch } from "./watch-stream.ts";
+import type { Watch } from "./client/watch-stream.ts";
 
 /**
  * One claim's entry.

@@ -12,12 +12,12 @@
 
 import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
+import { EtcdError, NOT_FOUND } from "./client/errors.ts";
+import type { Gateway } from "./client/gateway.ts";
+import type { Header, Operation, TxnResponse } from "./client/messages.ts";
+import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./client/messages.ts";
 import type { Entry } from "./entry.ts";
 import { Lease } from "./entry.ts";
-import { EtcdError, NOT_FOUND } from "./errors.ts";
-import type { Gateway } from "./gateway.ts";
-import type { Header, Operation, TxnResponse } from "./messages.ts";
-import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./messages.ts";
 
 /** Leases of other ttls use the next longer one, unless an entry would stay there for more than twice its ttl. */
 const MAX_LEASES = 16;

@@ -2,9 +2,9 @@
 
 import { countAdmitted } from "../../lock-table/admission.ts";
 import type { Answer, ClaimView, ListOptions, ListQuery, Page } from "../../spi/driver.ts";
-import type { Gateway } from "./gateway.ts";
-import type { RangeResponse } from "./messages.ts";
-import { encodeText, rangeOf } from "./messages.ts";
+import type { Gateway } from "./client/gateway.ts";
+import type { RangeResponse } from "./client/messages.ts";
+import { encodeText, rangeOf } from "./client/messages.ts";
 import type { Names, QueuedEntry } from "./names.ts";
 import { decodeEntry } from "./names.ts";
 import type { EntryQueues } from "./queue.ts";

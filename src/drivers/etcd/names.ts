@@ -7,8 +7,8 @@
 import type { PermitRequest } from "../../lock-table/admission.ts";
 import type { Claim } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
-import type { KeyValue } from "./messages.ts";
-import { decodeText, encodeText } from "./messages.ts";
+import type { KeyValue } from "./client/messages.ts";
+import { decodeText, encodeText } from "./client/messages.ts";
 
 /** What precedes every key, unless the option says otherwise. */
 export const DEFAULT_PREFIX: string = "holdfast/";

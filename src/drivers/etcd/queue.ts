@@ -5,10 +5,7 @@ import type { Answer, EndReason } from "../../spi/driver.ts";
 import { StoreRefusedError } from "../../spi/driver.ts";
 import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { Entry, Lease } from "./entry.ts";
-import type { Leases } from "./leases.ts";
-import { isLeaseMissing, toCallTimeoutMs } from "./leases.ts";
-import type { Operation, OperationResponse, RangeResponse, Txn, TxnResponse } from "./messages.ts";
+import type { Operation, OperationResponse, RangeResponse, Txn, TxnResponse } from "./client/messages.ts";
 import {
   belongsTo,
   countDeleted,
@@ -20,7 +17,10 @@ import {
   rangeOf,
   readKey,
   wasCreatedAt,
-} from "./messages.ts";
+} from "./client/messages.ts";
+import type { Entry, Lease } from "./entry.ts";
+import type { Leases } from "./leases.ts";
+import { isLeaseMissing, toCallTimeoutMs } from "./leases.ts";
 import type { EntryValue, Names, QueuedEntry } from "./names.ts";
 import { decodeEntry, encodeRevoked, encodeValue, toQueue } from "./names.ts";
 import { toToken, toTokenCount } from "./tokens.ts";

@@ -6,11 +6,11 @@
 import { findBlocker } from "../../lock-table/admission.ts";
 import type { EndReason } from "../../spi/driver.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
+import { decodeText, encodeText, rangeOf } from "./client/messages.ts";
+import type { WatchEvent, WatchStream, WatchTarget } from "./client/watch-stream.ts";
 import type { Entry } from "./entry.ts";
-import { decodeText, encodeText, rangeOf } from "./messages.ts";
 import type { QueuedEntry } from "./names.ts";
 import { decodeEntry } from "./names.ts";
-import type { WatchEvent, WatchStream, WatchTarget } from "./watch-stream.ts";
 
 /** A lock that is released by then costs no watch. What changes meanwhile is reported then. */
 const OWN_WATCH_DELAY_MS = 250;

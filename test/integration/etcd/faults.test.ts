@@ -1,10 +1,10 @@
 // Faults where the mechanisms of the etcd driver meet, against a real server.
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { StreamEvents } from "../../../src/drivers/etcd/client/gateway.ts";
+import { WatchStream } from "../../../src/drivers/etcd/client/watch-stream.ts";
 import type { EtcdOptions } from "../../../src/drivers/etcd/driver.ts";
 import { etcd } from "../../../src/drivers/etcd/driver.ts";
-import type { StreamEvents } from "../../../src/drivers/etcd/gateway.ts";
-import { WatchStream } from "../../../src/drivers/etcd/watch-stream.ts";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";

@@ -1,9 +1,9 @@
 // The leases of a driver, with the answers of the servers as the test says.
 
 import { expect, test } from "vitest";
+import type { Gateway } from "../../../../src/drivers/etcd/client/gateway.ts";
 import type { Lease } from "../../../../src/drivers/etcd/entry.ts";
 import { Entry } from "../../../../src/drivers/etcd/entry.ts";
-import type { Gateway } from "../../../../src/drivers/etcd/gateway.ts";
 import { Leases } from "../../../../src/drivers/etcd/leases.ts";
 import type { Clock } from "../../../../src/util/clock.ts";
 

@@ -3,7 +3,7 @@
  *
  * Invariants
  * - A call is sent a second time only if the first certainly did nothing (no connection, no valid token), or on a kept
- *   connection that the member had closed: all calls of the driver may arrive twice.
+ *   connection that the member had closed: each call may arrive twice.
  * - A member that does not answer in time, or has no leader, is left for the next one, and the stream with it: what the stream of
  *   a member without a leader does not show is not missed for longer than a call takes.
  */
@@ -12,10 +12,10 @@ import type { ClientRequest, IncomingMessage, RequestOptions } from "node:http";
 import { Agent as HttpAgent, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { ConnectionOptions } from "node:tls";
-import { StoreRefusedError } from "../../errors.ts";
-import type { Clock } from "../../util/clock.ts";
-import { runAfterReading } from "../../util/run-after-reading.ts";
-import type { ServerAddress } from "../cluster-url.ts";
+import { StoreRefusedError } from "../../../errors.ts";
+import type { Clock } from "../../../util/clock.ts";
+import { runAfterReading } from "../../../util/run-after-reading.ts";
+import type { ServerAddress } from "../../cluster-url.ts";
 import { EtcdError, toCallError, UNAUTHENTICATED, UNAVAILABLE } from "./errors.ts";
 
 export interface GatewayOptions {
@@ -217,7 +217,7 @@ export class Gateway {
   }
 
   #createRequest(server: number, path: string, token: string, isKept: boolean): ClientRequest {
-    if (this.#isClosed) throw new Error("etcd: the driver is closed");
+    if (this.#isClosed) throw new Error("etcd: the client is closed");
     const { servers, tls } = this.#options;
     const { host, port } = servers[server] as ServerAddress;
     const options: RequestOptions = {

@@ -1,4 +1,4 @@
-/** The messages of etcd's JSON gateway that the driver uses: bytes are base64, 64-bit numbers are decimal strings, zeros are left out. */
+/** The messages of etcd's JSON gateway that are used here: bytes are base64, 64-bit numbers are decimal strings, zeros are left out. */
 
 /** Of each answer. */
 export interface Header {

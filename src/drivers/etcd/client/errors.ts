@@ -1,6 +1,6 @@
 /** Failures of etcd's JSON gateway. */
 
-import { StoreRefusedError } from "../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 
 /** Status codes of gRPC. */
 const INVALID_ARGUMENT = 3;
@@ -34,13 +34,13 @@ export function toCallError(status: number, body: string): Error {
     return new StoreRefusedError("etcd: the servers require a user and a password, also of clients with a certificate");
   if (code === PERMISSION_DENIED)
     return new StoreRefusedError(
-      "etcd: the user has no right to these keys: it needs to read and write the keys below the prefix",
+      'etcd: the user has no right to these keys: it needs the permission "readwrite" for them',
     );
   if (code === INVALID_ARGUMENT && /authentication failed/.test(message))
     return new StoreRefusedError("etcd: the user or the password is wrong");
   if (code === RESOURCE_EXHAUSTED && /space exceeded/.test(message))
     return new EtcdError(
-      "the database has reached its quota (alarm NOSPACE): locks can only be released until it is compacted, defragmented and disarmed",
+      "the database has reached its quota (alarm NOSPACE): keys can only be deleted until it is compacted, defragmented and disarmed",
       code,
     );
   return new EtcdError(message, code);
