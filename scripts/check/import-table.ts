@@ -14,6 +14,7 @@ const DRIVER_IMPORTS: readonly string[] = [
   "src/lock-table/admission.ts",
   "src/lock-table/token-rule.ts",
   "src/drivers/call-timeouts.ts",
+  "src/drivers/revision-tokens.ts",
   "src/drivers/connect-timeout.ts",
   "src/drivers/data-loss-guard.ts",
   "src/drivers/missing-library.ts",
@@ -126,7 +127,13 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   },
   {
     files: ["src/drivers/etcd/", "src/drivers/zookeeper/"],
-    may: [...DRIVER_IMPORTS, "src/drivers/cluster-url.ts", "src/net/"],
+    may: [
+      ...DRIVER_IMPORTS,
+      "src/drivers/cluster-checks.ts",
+      "src/drivers/cluster-options.ts",
+      "src/drivers/cluster-url.ts",
+      "src/net/",
+    ],
   },
   { files: ["src/drivers/sql/"], may: [...DRIVER_IMPORTS, "src/net/"] },
   // Stores of the document driver.
@@ -163,7 +170,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
       "src/drivers/sql/advisory/lock-number.ts",
       "src/drivers/etcd/client/messages.ts",
       "src/drivers/etcd/names.ts",
-      "src/drivers/etcd/tokens.ts",
+      "src/drivers/revision-tokens.ts",
       ...SHARED,
     ],
   },

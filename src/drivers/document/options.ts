@@ -9,6 +9,7 @@ import {
   requireValid,
   validateOptions,
 } from "../../util/validate.ts";
+import { tokenBaseRule } from "../revision-tokens.ts";
 import type { DocumentStore } from "./store.ts";
 
 /** How the locks are kept in the store. */
@@ -29,8 +30,6 @@ export interface DocumentDriverOptions {
 }
 
 const MAX_DOCUMENTS = 1_024;
-/** Tokens must fit into signed 64 bits, with room for those of the store itself. */
-const MAX_TOKEN_BASE = 2n ** 62n;
 
 /** @throws TypeError naming the option that is wrong or unknown */
 export function validateDocumentOptions(store: DocumentStore, options: DocumentDriverOptions): void {
@@ -43,10 +42,7 @@ export function validateDocumentOptions(store: DocumentStore, options: DocumentD
     documents: countRule(MAX_DOCUMENTS),
     pollMs: millisecondsRule(),
     callTimeoutMs: millisecondsRule(),
-    tokenBase: (value) =>
-      typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE
-        ? null
-        : `a bigint from 0n to ${MAX_TOKEN_BASE}n`,
+    tokenBase: tokenBaseRule,
     clock: clockRule,
   });
 }

@@ -22,8 +22,8 @@ export interface GatewayOptions {
   readonly servers: readonly ServerAddress[];
   readonly user?: string;
   readonly password?: string;
-  /** Called before each connection. */
-  readonly tls?: () => ConnectionOptions;
+  /** A function is called before each connection. */
+  readonly tls?: ConnectionOptions | (() => ConnectionOptions);
   readonly timeoutMs: number;
   readonly clock: Clock;
 }
@@ -221,7 +221,7 @@ export class Gateway {
     const { servers, tls } = this.#options;
     const { host, port } = servers[server] as ServerAddress;
     const options: RequestOptions = {
-      ...tls?.(),
+      ...(typeof tls === "function" ? tls() : tls),
       ...{ host, port, path, method: "POST" },
       agent: isKept ? this.#agent : false,
       headers: {
