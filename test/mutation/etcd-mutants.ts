@@ -30,6 +30,13 @@ export const ETCD_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/etcd/faults.test.ts",
   },
   {
+    name: "on etcd, a held claim that is read at each renewal although its watch covers it",
+    file: "src/drivers/etcd/driver.ts",
+    find: 'return grant === "held" && lease !== null && isCovered;',
+    replace: "return false;",
+    tests: "test/integration/etcd/faults.test.ts",
+  },
+  {
     name: "on etcd, a lease that is kept alive for entries whose claims were not renewed",
     file: "src/drivers/etcd/leases.ts",
     find: "filter(({ dueAt }) => dueAt <= now)",

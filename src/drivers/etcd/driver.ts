@@ -26,6 +26,7 @@ import type {
   Traits,
 } from "../../spi/driver.ts";
 import { systemClock } from "../../util/clock.ts";
+import { runInMicrotask } from "../../util/microtask.ts";
 import { keepProcessAlive, withTimeout } from "../../util/timeout.ts";
 import { Turns } from "../../util/turns.ts";
 import { toConnectTimeoutMs } from "../connect-timeout.ts";
@@ -82,6 +83,8 @@ class EtcdDriver implements Driver {
   /** By the queue's name: releases under way. A claim of this client for the same key comes after them. */
   readonly #releasing = new Map<string, Promise<unknown>>();
   readonly #turns = new Turns(MAX_CLAIMS);
+  /** Held claims whose queues are read soon. */
+  readonly #changed = new Set<Entry>();
   #events: DriverEvents | null = null;
 
   constructor(options: EtcdOptions) {
@@ -106,7 +109,7 @@ class EtcdDriver implements Driver {
     this.#watches = new EntryWatches({
       ...{ client: this.#client, clock },
       onFirst: (entry) => this.#onFirst(entry),
-      onChanged: (entry) => void this.#onChanged(entry),
+      onChanged: (entry) => this.#onChanged(entry),
     });
     this.#queues = new EntryQueues({
       ...{ client: this.#client, leases: this.#leases, watches: this.#watches, names, clock, tokens: this.#tokens },
@@ -148,7 +151,7 @@ class EtcdDriver implements Driver {
       ...[...leases].map((lease) => this.#leases.extend(lease)),
       present.some(isWatched) && isConfirmed,
     ]);
-    // with an active watch on its entry a held claim needs no request of its own
+    // with a watch that covers it a held claim needs no request of its own
     const answers = await this.#queues.look(present.filter((entry) => isLive(entry) && !isWatched(entry)));
     return Promise.all(entries.map(async (entry) => answers.get(entry) ?? this.#toAnswer(entry)));
   }
@@ -258,17 +261,23 @@ class EtcdDriver implements Driver {
     this.#queues.grantNow(entry);
     this.#events?.pushed(entry.claim.id, this.#queues.toHeldAnswer(entry));
     // its own entry may have been deleted as well, and who waits behind it is not known
-    void this.#onChanged(entry);
+    this.#onChanged(entry);
   }
 
-  /** The queue of a held claim is read here, since a call of the core would extend its lease, too. */
-  async #onChanged(entry: Entry): Promise<void> {
-    if (entry.grant === "held" && isLive(entry)) {
-      // if that fails, the next renewal reads it, since the claim is not covered
-      await this.#queues.lookAgain(entry).catch(() => undefined);
-      if (isLive(entry)) return;
-    }
-    this.#events?.recheck(entry.claim.id);
+  /** The queues of held claims are read here, since a call of the core would extend their leases, too. */
+  #onChanged(entry: Entry): void {
+    if (entry.grant !== "held" || !isLive(entry)) return this.#events?.recheck(entry.claim.id);
+    this.#changed.add(entry);
+    // a new stream reports all its watches at once: a read for each would keep the renewals waiting
+    if (this.#changed.size === 1) runInMicrotask(() => void this.#lookAtChanged());
+  }
+
+  async #lookAtChanged(): Promise<void> {
+    const entries = [...this.#changed].filter(isLive);
+    this.#changed.clear();
+    // if that fails, the next renewal reads what is not covered by its watch
+    await this.#queues.look(entries).catch(() => undefined);
+    for (const entry of entries) if (!isLive(entry)) this.#events?.recheck(entry.claim.id);
   }
 }
 
@@ -277,7 +286,12 @@ function isLive({ status, grant }: Entry): boolean {
   return status === "present" && grant !== "revoked";
 }
 
-/** A held claim whose entry is watched, on a lease of this client; of one that can be recalled the queue is read. */
-function isWatched({ grant, watched, name, lease, isRecallable, isCovered }: Entry): boolean {
-  return grant === "held" && watched === name && lease !== null && isCovered && !isRecallable;
+/**
+ * A held claim of which everything is known without a read: its entry is there on a lease of this client, and whether another one waits
+ * for it. Safe, since only the lease makes it held: a deletion of its entry from outside is no more than reported. Live, since whatever happens in
+ * its queue makes it uncovered (Watch.since is then later than the read), and a stream that has lost events is not believed: one that
+ * does not answer renew()'s confirm() is closed, the server says when it ends a watch, and without its stream no watch covers a claim.
+ */
+function isWatched({ grant, lease, isCovered }: Entry): boolean {
+  return grant === "held" && lease !== null && isCovered;
 }

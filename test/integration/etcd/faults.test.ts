@@ -7,7 +7,7 @@ import type { EtcdOptions } from "../../../src/drivers/etcd/driver.ts";
 import { etcd } from "../../../src/drivers/etcd/driver.ts";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
-import type { Answer, Driver } from "../../../src/spi/driver.ts";
+import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
 import { systemClock } from "../../../src/util/clock.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS, toDriverEvents } from "../../support/driver-events.ts";
@@ -471,6 +471,31 @@ test("a lock that was waited for, and detached, leaves no watch", async () => {
   driver.forget?.(second);
   await until(async () => (await countWatches(own)) === 0, { within: 10_000, what: "the end of the watches" });
 });
+
+test("a renewal of 1,000 locks that can be recalled takes as many requests as that of one", async () => {
+  newPrefix();
+  const proxy = await openProxy();
+  const driver = await openDriver({ servers: [proxy.address] });
+  const claims = Array.from({ length: 1_000 }, (_, index) => makeClaim(`k${index}`, { recall: true }));
+  for (const { state } of await Promise.all(claims.map((claim) => driver.claim(claim)))) expect(state).toBe("held");
+  const readsOf = async (renewed: readonly Claim[]): Promise<number> => {
+    const before = proxy.calls.length;
+    for (const answer of await driver.renew(renewed)) expect(answer).toMatchObject({ state: "held" });
+    return proxy.calls.slice(before).filter((path) => path === "/v3/kv/txn").length;
+  };
+  // each is read once, after its watch was made; from then on none
+  await until(async () => (await readsOf(claims)) === 0, { within: TIMEOUT_MS, what: "a renewal without reads" });
+  expect(await readsOf(claims.slice(0, 1))).toBe(0);
+  // what is not read is known all the same
+  const waiter = await openDriver();
+  expect((await waiter.claim(makeClaim("k7"))).state).toBe("waiting");
+  const isRecalled = async (): Promise<boolean> => {
+    const [answer] = await driver.renew([claims[7] as Claim]);
+    return answer?.state === "held" && answer.recalled === true;
+  };
+  await until(isRecalled, { within: TIMEOUT_MS, what: "the recall" });
+  await until(async () => (await readsOf(claims)) === 0, { within: TIMEOUT_MS, what: "a renewal without reads again" });
+}, 60_000);
 
 /** As the server counts them. */
 async function countWatches(target: EtcdServer): Promise<number> {

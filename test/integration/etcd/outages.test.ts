@@ -198,8 +198,7 @@ test("a connection that has become silent under a waiter is noticed, and the loc
 test("a stream alone that has become silent, as one that a firewall has forgotten, is noticed at the next renewal", async () => {
   const server = await startServer();
   const proxy = disposeLater(await startStreamProxy(server));
-  // of a lock that can be recalled the queue is read at each renewal
-  const locks = openLocks(proxy, { ttl: "6s", order: "strict" });
+  const locks = openLocks(proxy, { ttl: "6s" });
   const held = await locks.acquire("held");
   const holder = await openLocks(server).acquire("forgotten");
   const waiting = locks.acquire("forgotten");
