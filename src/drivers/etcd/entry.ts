@@ -40,8 +40,10 @@ export class Entry {
   isShared = false;
   /** Its creation was not answered, and may still be under way. */
   mayArrive = false;
-  /** It is released, and its deletion was not answered. */
+  /** It is released, and its deletion was not answered, or its tombstone could not be written. */
   isDeletePending = false;
+  /** The latter: it existed. */
+  isDeleted = false;
   /** A claim call that was not sent yet. */
   pendingTurn: Promise<Answer> | null = null;
 

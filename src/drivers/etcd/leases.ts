@@ -13,7 +13,6 @@
 import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { EtcdClient } from "./client/client.ts";
-import { EtcdError, NOT_FOUND } from "./client/errors.ts";
 import type { Header, Operation } from "./client/messages.ts";
 import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./client/messages.ts";
 import { Lease } from "./entry.ts";
@@ -155,9 +154,4 @@ export class Leases {
 export function toCallTimeoutMs(lease: Lease): number | undefined {
   const shortMs = (lease.seconds * 1_000) / 4;
   return shortMs < 2_000 ? shortMs : undefined;
-}
-
-/** Did the servers refuse because the lease has ended? */
-export function isLeaseMissing(error: unknown): boolean {
-  return error instanceof EtcdError && error.code === NOT_FOUND;
 }

@@ -8,6 +8,7 @@ import type { Clock } from "../../util/clock.ts";
 import type { RevisionTokens } from "../revision-tokens.ts";
 import { explainLowTokens } from "../revision-tokens.ts";
 import type { EtcdClient } from "./client/client.ts";
+import { hasCode, NOT_FOUND, RESOURCE_EXHAUSTED } from "./client/errors.ts";
 import type { Operation, OperationResponse, Txn, TxnResponse } from "./client/messages.ts";
 import {
   belongsTo,
@@ -23,7 +24,7 @@ import {
 } from "./client/messages.ts";
 import type { Entry, Lease } from "./entry.ts";
 import type { Leases } from "./leases.ts";
-import { isLeaseMissing, toCallTimeoutMs } from "./leases.ts";
+import { toCallTimeoutMs } from "./leases.ts";
 import type { Names, QueuedEntry } from "./names.ts";
 import { decodeEntry, encodeRevoked, encodeValue, toQueue } from "./names.ts";
 import type { EntryWatches, QueueView } from "./watches.ts";
@@ -141,30 +142,42 @@ export class EntryQueues {
 
   /** Deletes the entries, and says which existed. */
   async delete(entries: readonly Entry[]): Promise<ReadonlySet<Entry>> {
-    const { leases, client } = this.#options;
     const existed = new Set<Entry>();
     // a claim may be among them twice, and a transaction writes no key twice
-    for (const part of chunk([...new Set(entries)], MAX_TXN_OPERATIONS / 2)) {
-      for (const entry of part) entry.isDeletePending = true;
-      try {
-        const tombstones = await this.#putTombstones(part.filter(({ mayArrive, isShared }) => mayArrive || isShared));
-        const { responses } = await client.txn({
-          success: [...part.map(({ name }) => deleteKey(name)), ...tombstones],
-        });
+    const distinct = [...new Set(entries)];
+    // those that need a tombstone may fail, alone and last
+    for (const group of [distinct.filter(({ mayArrive }) => !mayArrive), distinct.filter(({ mayArrive }) => mayArrive)])
+      for (const part of chunk(group, MAX_TXN_OPERATIONS / 2)) {
+        const { responses } = await this.#deletePart(part);
         for (const [index, entry] of part.entries()) {
-          if (countDeleted(responses?.[index]) > 0) existed.add(entry);
+          if (entry.isDeleted || countDeleted(responses?.[index]) > 0) existed.add(entry);
           entry.end("released");
         }
-      } catch (error) {
-        for (const entry of part) {
-          // whatever exists of them ends before their lease is extended
-          entry.dueAt = 0;
-          if (isLeaseMissing(error) && entry.lease !== null) leases.onMissing(entry.lease);
-        }
-        throw error;
       }
-    }
     return existed;
+  }
+
+  async #deletePart(part: readonly Entry[]): Promise<TxnResponse> {
+    const { client, leases } = this.#options;
+    for (const entry of part) entry.isDeletePending = true;
+    const deletions = part.map(({ name }) => deleteKey(name));
+    try {
+      const tombstones = await this.#putTombstones(part.filter(({ mayArrive, isShared }) => mayArrive || isShared));
+      return await client.txn({ success: [...deletions, ...tombstones] });
+    } catch (error) {
+      // A full database (alarm NOSPACE) takes no tombstone. The key is free all the same, but it is no release yet: when there is space again
+      // a late call could make an entry that is never deleted. So it is repeated.
+      const deleted = hasCode(error, RESOURCE_EXHAUSTED)
+        ? await client.txn({ success: deletions }).catch(() => undefined)
+        : undefined;
+      for (const [index, entry] of part.entries()) {
+        if (countDeleted(deleted?.responses?.[index]) > 0) entry.isDeleted = true;
+        // whatever exists of them ends before their lease is extended
+        if (deleted === undefined) entry.dueAt = 0;
+        if (hasCode(error, NOT_FOUND) && entry.lease !== null) leases.onMissing(entry.lease);
+      }
+      throw error;
+    }
   }
 
   /** For claims whose creation may still be under way, or about which another client may ask. */
@@ -240,7 +253,7 @@ export class EntryQueues {
     try {
       return await this.#options.client.txn(txn, toCallTimeoutMs(lease));
     } catch (error) {
-      if (!isLeaseMissing(error)) throw error;
+      if (!hasCode(error, NOT_FOUND)) throw error;
       entry.setLease(null);
       this.#options.leases.onMissing(lease);
       return null;

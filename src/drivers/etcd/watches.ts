@@ -119,7 +119,8 @@ export class EntryWatches {
   }
 
   #onOwnEvent(entry: Entry, { isDelete, kv }: WatchEvent): void {
-    if (entry.status !== "present") return;
+    // the answer to a release that is repeated says whether it existed
+    if (entry.status !== "present" || entry.isDeletePending) return;
     if (isDelete) entry.end(null);
     else {
       const { value, leaseId } = decodeEntry(kv);

@@ -4,9 +4,10 @@ import { StoreRefusedError } from "../../../errors.ts";
 
 /** Status codes of gRPC. */
 const INVALID_ARGUMENT = 3;
+/** As that of a lease that has ended. */
 export const NOT_FOUND = 5;
 const PERMISSION_DENIED = 7;
-const RESOURCE_EXHAUSTED = 8;
+export const RESOURCE_EXHAUSTED = 8;
 export const UNAVAILABLE = 14;
 export const UNAUTHENTICATED = 16;
 
@@ -19,6 +20,11 @@ export class EtcdError extends Error {
     this.name = "EtcdError";
     this.code = code;
   }
+}
+
+/** Is it a failure with this status code of gRPC? */
+export function hasCode(error: unknown, code: number): boolean {
+  return error instanceof EtcdError && error.code === code;
 }
 
 /** The error of an answer: its HTTP status, and its body. */

@@ -16,7 +16,7 @@ import { StoreRefusedError } from "../../../errors.ts";
 import type { Clock } from "../../../util/clock.ts";
 import { runAfterReading } from "../../../util/run-after-reading.ts";
 import type { ServerAddress } from "../../cluster-url.ts";
-import { EtcdError, toCallError, UNAUTHENTICATED, UNAVAILABLE } from "./errors.ts";
+import { EtcdError, hasCode, toCallError, UNAUTHENTICATED, UNAVAILABLE } from "./errors.ts";
 
 export interface GatewayOptions {
   readonly servers: readonly ServerAddress[];
@@ -242,10 +242,6 @@ export class Gateway {
 function isMemberAtFault(error: unknown): boolean {
   if (error instanceof StoreRefusedError) return false;
   return !(error instanceof EtcdError) || error.code === UNAVAILABLE;
-}
-
-function hasCode(error: unknown, code: number): boolean {
-  return error instanceof EtcdError && error.code === code;
 }
 
 function readLines(response: IncomingMessage, onLine: (line: string) => void): void {
