@@ -134,10 +134,11 @@ test("a claim that is refused in a renewal does not fail those beside it", async
 test("a claim call that arrives after its claim was released, and its ttl has passed, leaves no entry", async () => {
   newPrefix();
   const proxy = await openProxy();
-  const locks = openLocks({ servers: [proxy.address], commandTimeoutMs: 300 }, "1s");
+  const locks = openLocks({ servers: [proxy.address] }, "1s");
   const other = await locks.acquire("other");
   const late = holdTxn(proxy, "late/", 1);
   expect(await locks.tryAcquire("late").catch(() => null)).toBe(null);
+  await waitForTombstone();
   const hasEnded = await startLease(1);
   await until(hasEnded, { within: TIMEOUT_MS, what: "the end of a lease with its ttl" });
   await late.deliver();
@@ -207,14 +208,11 @@ test("a watch that the server ends, since the history before it was compacted, i
 test("a try on a key below which another one is held arrives late: it leaves no entry", async () => {
   newPrefix();
   const proxy = await openProxy();
-  const locks = openLocks({ servers: [proxy.address], commandTimeoutMs: 300 }, "1s");
+  const locks = openLocks({ servers: [proxy.address] }, "1s");
   const other = await locks.acquire("late/b");
   const late = holdTxn(proxy, "late/", 2);
   expect(await locks.tryAcquire("late").catch(() => null)).toBe(null);
-  await until(async () => (await readEtcdState(server)).entries.some(({ key }) => key.startsWith(`${prefix}\0`)), {
-    within: TIMEOUT_MS,
-    what: "the tombstone",
-  });
+  await waitForTombstone();
   await late.deliver();
   expect(other.signal.aborted).toBe(false);
   expect((await readEtcdQueue(server, `${prefix}late`)).map(({ key }) => key)).toEqual([]);
@@ -500,6 +498,13 @@ async function waitForWatches(target: EtcdServer, expected: number): Promise<voi
   await until(async () => Number(count.exec(await target.readMetrics())?.[1]) === expected, {
     within: TIMEOUT_MS,
     what: `${expected} watches`,
+  });
+}
+
+async function waitForTombstone(): Promise<void> {
+  await until(async () => (await readEtcdState(server)).entries.some(({ key }) => key.startsWith(`${prefix}\0`)), {
+    within: TIMEOUT_MS,
+    what: "the tombstone",
   });
 }
 
