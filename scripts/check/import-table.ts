@@ -14,6 +14,7 @@ const DRIVER_IMPORTS: readonly string[] = [
   "src/lock-table/admission.ts",
   "src/lock-table/token-rule.ts",
   "src/drivers/call-timeouts.ts",
+  "src/drivers/revision-tokens.ts",
   "src/drivers/connect-timeout.ts",
   "src/drivers/data-loss-guard.ts",
   "src/drivers/missing-library.ts",
@@ -119,9 +120,20 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   // The server driver speaks the server's protocol.
   { files: ["src/drivers/server/"], may: [...DRIVER_IMPORTS, "src/protocol/", "src/net/"] },
   { files: ["src/drivers/cluster-url.ts"], may: [...SHARED, "src/net/tls.ts"] },
+  // Clients of a store, which know nothing of locks.
+  {
+    files: ["src/drivers/etcd/client/", "src/drivers/zookeeper/client/"],
+    may: ["src/drivers/cluster-url.ts", "src/net/", ...SHARED],
+  },
   {
     files: ["src/drivers/etcd/", "src/drivers/zookeeper/"],
-    may: [...DRIVER_IMPORTS, "src/drivers/cluster-url.ts", "src/net/"],
+    may: [
+      ...DRIVER_IMPORTS,
+      "src/drivers/cluster-checks.ts",
+      "src/drivers/cluster-options.ts",
+      "src/drivers/cluster-url.ts",
+      "src/net/",
+    ],
   },
   { files: ["src/drivers/sql/"], may: [...DRIVER_IMPORTS, "src/net/"] },
   // Stores of the document driver.
@@ -157,9 +169,9 @@ const IMPORT_TABLE: readonly ImportRow[] = [
       "src/drivers/sql/clients/",
       "src/drivers/sql/schema.ts",
       "src/drivers/sql/advisory/lock-number.ts",
-      "src/drivers/etcd/messages.ts",
+      "src/drivers/etcd/client/messages.ts",
       "src/drivers/etcd/names.ts",
-      "src/drivers/etcd/tokens.ts",
+      "src/drivers/revision-tokens.ts",
       ...SHARED,
     ],
   },

@@ -3,6 +3,7 @@
 import type { ConnectionOptions } from "node:tls";
 import type { ClientTlsOptions } from "../net/tls.ts";
 import { createTlsFileReader } from "../net/tls.ts";
+import { decodePercent } from "../util/decode-percent.ts";
 import { describeValue } from "../util/duration.ts";
 
 /** One server of a cluster. */
@@ -23,6 +24,14 @@ export function parseServers(text: string, defaultPort: number): readonly Server
       throw new TypeError(`url must name servers as host:port, not ${describeValue(server)}`);
     return { host: (match[1] as string).replace(/^\[|\]$/g, ""), port };
   });
+}
+
+/** user:password @throws TypeError that shows neither */
+export function parseLogin(text: string): { readonly user: string; readonly password: string } {
+  const [user = "", password, ...rest] = text.split(":").map(decodePercent);
+  if (user === "" || password === undefined || rest.length > 0)
+    throw new TypeError("url must have a user and a password, or neither, each percent-encoded");
+  return { user, password };
 }
 
 /** Reads the query of a url. @throws TypeError naming a parameter that it does not have */

@@ -1,9 +1,9 @@
 /** fenceEtcd(): a transaction of the user in etcd, where the lock is, that cannot commit if the lock was lost. */
 
-import type { Compare } from "../drivers/etcd/messages.ts";
-import { wasCreatedAt } from "../drivers/etcd/messages.ts";
+import type { Compare } from "../drivers/etcd/client/messages.ts";
+import { wasCreatedAt } from "../drivers/etcd/client/messages.ts";
 import { DEFAULT_PREFIX, Names } from "../drivers/etcd/names.ts";
-import { toCreateRevision } from "../drivers/etcd/tokens.ts";
+import { RevisionTokens } from "../drivers/revision-tokens.ts";
 import { isObject, validateOptions } from "../util/validate.ts";
 import type { FencedLock } from "./locks.ts";
 import { readGrants } from "./locks.ts";
@@ -42,9 +42,10 @@ export function fenceEtcd<T extends object>(txn: T, lock: FencedLock, options: E
   if (!isObject(txn)) throw new TypeError("txn must be a transaction of etcd");
   const { prefix = DEFAULT_PREFIX, compatible = true, tokenBase = 0n } = options;
   const names = new Names(prefix, compatible);
+  const tokens = new RevisionTokens(tokenBase);
   const entries = readGrants(lock).map(({ storeKey, token, tag }) => ({
     name: `${names.toQueueName(storeKey)}${tag}`,
-    revision: toCreateRevision(token, tokenBase),
+    revision: tokens.toRevision(token),
   }));
   if (isBuilder(txn)) {
     let builder: TransactionBuilder = txn;

@@ -11,8 +11,8 @@ export const ETCD_MUTANTS: readonly Mutant[] = [
   {
     name: "on etcd, a keep-alive that is believed although the leader has changed",
     file: "src/drivers/etcd/leases.ts",
-    find: "if (result.header.raft_term !== (await this.#readTerm(timeoutMs))) continue;",
-    replace: "await this.#readTerm(timeoutMs);",
+    find: "if (result.header.raft_term !== (await this.readTerm(timeoutMs))) continue;",
+    replace: "await this.readTerm(timeoutMs);",
     tests: leases,
   },
   {
@@ -24,9 +24,16 @@ export const ETCD_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "on etcd, a lease that is kept for further claims although a late call may put an entry on it",
-    file: "src/drivers/etcd/driver.ts",
-    find: "for (const entry of mayArrive) if (entry.lease !== null) this.#leases.retire(entry.lease);",
+    file: "src/drivers/etcd/queue.ts",
+    find: "if (entry.lease !== null) leases.retire(entry.lease);",
     replace: "",
+    tests: "test/integration/etcd/faults.test.ts",
+  },
+  {
+    name: "on etcd, a held claim that is read at each renewal although its watch covers it",
+    file: "src/drivers/etcd/driver.ts",
+    find: 'return grant === "held" && lease !== null && isCovered;',
+    replace: "return false;",
     tests: "test/integration/etcd/faults.test.ts",
   },
   {
@@ -39,21 +46,21 @@ export const ETCD_MUTANTS: readonly Mutant[] = [
   {
     name: "on etcd, a lease of each claim",
     file: "src/drivers/etcd/leases.ts",
-    find: "let pending = this.#pendingGrants.get(seconds);",
-    replace: "let pending: Promise<Lease> | undefined;",
+    find: "this.#pendingGrants.get(seconds) ??",
+    replace: "",
     tests: leases,
   },
   {
     name: "on etcd, a call that arrives after its release makes an entry",
     file: "src/drivers/etcd/queue.ts",
-    find: ", isAbsent({ key: encodeText(tombstone) })]",
-    replace: "]",
+    find: "isAbsent({ key: encodeText(this.#toTombstone(entry)) }),",
+    replace: "",
     tests: conformance,
   },
   {
     name: "on etcd, a try that does not see who is there",
     file: "src/drivers/etcd/queue.ts",
-    find: "isAbsent(isBrief ? range : { key: encodeText(entry.name) })",
+    find: "isAbsent(isOnlyIfFree ? range : { key: encodeText(entry.name) })",
     replace: "isAbsent({ key: encodeText(entry.name) })",
     tests: conformance,
   },
@@ -80,8 +87,8 @@ export const ETCD_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "on etcd, a fence that does not count the base of the tokens",
-    file: "src/drivers/etcd/tokens.ts",
-    find: "return (token - tokenBase) /",
+    file: "src/drivers/revision-tokens.ts",
+    find: "return (token - this.#base) /",
     replace: "return token /",
     tests: fence,
   },

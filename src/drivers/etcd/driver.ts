@@ -26,20 +26,21 @@ import type {
   Traits,
 } from "../../spi/driver.ts";
 import { systemClock } from "../../util/clock.ts";
-import { publicTag } from "../../util/ids.ts";
+import { runInMicrotask } from "../../util/microtask.ts";
 import { keepProcessAlive, withTimeout } from "../../util/timeout.ts";
+import { Turns } from "../../util/turns.ts";
 import { toConnectTimeoutMs } from "../connect-timeout.ts";
+import { RevisionTokens } from "../revision-tokens.ts";
+import { EtcdClient } from "./client/client.ts";
 import { diagnose, requireVersion } from "./diagnostics.ts";
-import type { Lease } from "./entry.ts";
-import { Entries, Entry } from "./entry.ts";
-import { Gateway } from "./gateway.ts";
+import type { Entry, Lease } from "./entry.ts";
+import { Entries } from "./entry.ts";
 import { Leases } from "./leases.ts";
-import { listClaims, readQueue } from "./list.ts";
+import { listClaims, readQueues } from "./list.ts";
 import { DEFAULT_PREFIX, Names } from "./names.ts";
 import type { EtcdOptions } from "./options.ts";
 import { validateEtcdOptions } from "./options.ts";
 import { EntryQueues } from "./queue.ts";
-import { WatchStream } from "./watch-stream.ts";
 import { EntryWatches } from "./watches.ts";
 
 export type { ServerAddress } from "../cluster-url.ts";
@@ -73,58 +74,45 @@ class EtcdDriver implements Driver {
   readonly #options: EtcdOptions;
   readonly #clock: NonNullable<EtcdOptions["clock"]>;
   readonly #names: Names;
+  readonly #tokens: RevisionTokens;
   readonly #entries: Entries;
-  readonly #gateway: Gateway;
+  readonly #client: EtcdClient;
   readonly #leases: Leases;
-  readonly #stream: WatchStream;
   readonly #watches: EntryWatches;
   readonly #queues: EntryQueues;
   /** By the queue's name: releases under way. A claim of this client for the same key comes after them. */
   readonly #releasing = new Map<string, Promise<unknown>>();
-  #claimsUnderWay = 0;
-  readonly #claimsToSend: (() => void)[] = [];
+  readonly #turns = new Turns(MAX_CLAIMS);
+  /** Held claims whose queues are read soon. */
+  readonly #changed = new Set<Entry>();
   #events: DriverEvents | null = null;
 
   constructor(options: EtcdOptions) {
     this.#options = options;
     const { clock = systemClock, prefix = DEFAULT_PREFIX, compatible = true, tokenBase = 0n } = options;
-    const { servers, user, password, tls, commandTimeoutMs: timeoutMs = DEFAULT_TIMEOUT_MS } = options;
+    const { commandTimeoutMs: timeoutMs = DEFAULT_TIMEOUT_MS } = options;
     this.#clock = clock;
     const names = new Names(prefix, compatible);
     this.#names = names;
-    this.#entries = new Entries((claim) => {
-      const queueName = names.toQueueName(claim.locks[0].key);
-      return new Entry(claim, queueName, `${queueName}${publicTag(claim.id)}`);
+    this.#tokens = new RevisionTokens(tokenBase);
+    this.#entries = new Entries(names);
+    this.#client = new EtcdClient({
+      ...{ ...options, clock, timeoutMs },
+      onDisconnected: () => this.#events?.disconnected(),
+      onReconnected: () => this.#events?.reconnected(),
     });
-    const onEnd = this.#entries.end.bind(this.#entries);
-    const gatewayOptions = { servers, timeoutMs, clock, ...(user !== undefined && { user, password: password ?? "" }) };
-    this.#gateway = new Gateway(
-      tls === undefined ? gatewayOptions : { ...gatewayOptions, tls: typeof tls === "function" ? tls : () => tls },
-      () => {
-        this.#stream.reopen();
-        this.#events?.disconnected();
-      },
-    );
     this.#leases = new Leases({
-      ...{ gateway: this.#gateway, clock },
+      ...{ client: this.#client, clock },
       probeKey: names.probeKey,
       onEnded: (lease) => this.#onLeaseEnded(lease),
-      onOverdue: (entry) => onEnd(entry, "expired"),
-    });
-    this.#stream = new WatchStream({
-      open: (events) => this.#gateway.openStream("/v3/watch", events),
-      ...{ clock, timeoutMs, random: Math.random },
-      onBreak: () => this.#events?.disconnected(),
-      onReopened: () => this.#events?.reconnected(),
     });
     this.#watches = new EntryWatches({
-      ...{ stream: this.#stream, clock, onEnd },
+      ...{ client: this.#client, clock },
       onFirst: (entry) => this.#onFirst(entry),
-      onChanged: ({ claim }) => this.#events?.recheck(claim.id),
-      onUnknown: (entry) => void this.#onUnknown(entry),
+      onChanged: (entry) => this.#onChanged(entry),
     });
     this.#queues = new EntryQueues({
-      ...{ leases: this.#leases, watches: this.#watches, names, clock, tokenBase, onEnd },
+      ...{ client: this.#client, leases: this.#leases, watches: this.#watches, names, clock, tokens: this.#tokens },
       onWanted: ({ claim }) => this.#events?.recalled(claim.id),
     });
   }
@@ -132,8 +120,12 @@ class EtcdDriver implements Driver {
   async open(events: DriverEvents): Promise<Traits> {
     const timeoutMs = toConnectTimeoutMs(this.#options.connectTimeout);
     await keepProcessAlive(this.#clock, () =>
-      withTimeout(this.#clock, timeoutMs, this.#connect(), () =>
-        Promise.reject(new Error(`etcd: no member has answered within ${timeoutMs} ms`)),
+      withTimeout(
+        this.#clock,
+        timeoutMs,
+        // the latter shows whether the user may read below the prefix
+        requireVersion(this.#client).then(() => this.#leases.readTerm()),
+        () => Promise.reject(new Error(`etcd: no member has answered within ${timeoutMs} ms`)),
       ),
     );
     this.#events = events;
@@ -148,42 +140,38 @@ class EtcdDriver implements Driver {
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
+    const entries = claims.map((claim) => this.#entries.getOrCreate(claim));
+    const present = entries.filter(isLive);
     const now = this.#clock.now();
-    const known = claims.map((claim) => this.#entries.find(claim));
-    const present = known.filter((entry) => entry !== undefined && isLive(entry)) as Entry[];
     for (const entry of present) entry.dueAt = now + entry.ttlMs;
-    const leases = new Set(present.map(({ lease }) => lease).filter((lease) => lease !== null));
+    const leases = new Set(present.flatMap(({ lease }) => lease ?? []));
     // a stream that is silent is opened again, and costs no lease
-    const isConfirmed = present.length > 0 && this.#stream.confirm(Math.min(...present.map(({ ttlMs }) => ttlMs)) / 4);
+    const isConfirmed = present.length > 0 && this.#client.confirm(Math.min(...present.map(({ ttlMs }) => ttlMs)) / 4);
     await Promise.all([
       ...[...leases].map((lease) => this.#leases.extend(lease)),
       present.some(isWatched) && isConfirmed,
     ]);
-    // with an active watch on its entry a held claim needs no request of its own
+    // with a watch that covers it a held claim needs no request of its own
     const answers = await this.#queues.look(present.filter((entry) => isLive(entry) && !isWatched(entry)));
-    return Promise.all(
-      claims.map(async (claim, index): Promise<Answer | undefined> => {
-        const entry = known[index] ?? this.#entries.getOrCreate(claim);
-        // one that a call before this has just found is unknown until it is read
-        if (isLive(entry))
-          return answers.get(entry) ?? (entry.grant === "held" ? this.#queues.toHeldAnswer(entry) : undefined);
-        if (entry.status === "unplaced") return this.#refuseCleanly(entry, () => this.#queues.adopt(entry));
-        if (entry.isDeletePending) await this.#queues.delete([entry]);
-        return entry.noneAnswer;
-      }),
-    );
+    return Promise.all(entries.map(async (entry) => answers.get(entry) ?? this.#toAnswer(entry)));
   }
 
   async release(releases: readonly Release[]): Promise<readonly boolean[]> {
-    const entries = releases.map(({ claim }) => this.#entries.getOrCreate(claim));
-    const queueNames = new Set(entries.map(({ queueName }) => queueName));
-    const done = this.#release(releases, entries);
-    const settled = done.catch(() => undefined);
-    for (const name of queueNames) this.#releasing.set(name, settled);
-    void settled.then(() => {
-      for (const name of queueNames) if (this.#releasing.get(name) === settled) this.#releasing.delete(name);
+    const entries = releases.map(({ claim, hasUnansweredClaim }) => {
+      const entry = this.#entries.getOrCreate(claim);
+      if (hasUnansweredClaim) entry.mayArrive = true;
+      return entry;
     });
-    return done;
+    const deletion = this.#queues.delete(entries);
+    const settled = deletion.catch(() => undefined);
+    for (const { queueName } of entries) this.#releasing.set(queueName, settled);
+    try {
+      const existed = await deletion;
+      return entries.map((entry) => existed.has(entry));
+    } finally {
+      for (const { queueName } of entries)
+        if (this.#releasing.get(queueName) === settled) this.#releasing.delete(queueName);
+    }
   }
 
   forget(claim: Claim): void {
@@ -199,69 +187,36 @@ class EtcdDriver implements Driver {
   }
 
   list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
-    const context = {
-      gateway: this.#gateway,
-      names: this.#names,
-      queues: this.#queues,
-      wall: () => this.#clock.wall(),
-    };
-    return listClaims(context, query, options);
+    return listClaims(this.#client, this.#names, this.#tokens, this.#clock.wall(), query, options);
   }
 
   diagnose() {
-    return diagnose(this.#gateway, this.#names.probeKey);
+    return diagnose(this.#client, this.#leases);
   }
 
   async close(): Promise<void> {
     this.#events = null;
     this.#watches.close();
-    this.#stream.close();
     await keepProcessAlive(this.#clock, () => this.#leases.close());
-    this.#gateway.close();
+    this.#client.close();
   }
 
   async #claimInTurn(entry: Entry): Promise<Answer> {
     await this.#releasing.get(entry.queueName);
-    if (this.#claimsUnderWay === MAX_CLAIMS) await new Promise<void>((resolve) => this.#claimsToSend.push(resolve));
-    else this.#claimsUnderWay++;
-    entry.pendingTurn = null;
-    try {
+    return this.#turns.take(async () => {
+      entry.pendingTurn = null;
       if (entry.status === "ended") return entry.noneAnswer;
-      return await this.#refuseCleanly(entry, () => this.#queues.place(entry));
-    } finally {
-      const next = this.#claimsToSend.shift();
-      if (next === undefined) this.#claimsUnderWay--;
-      else next();
-    }
+      return this.#refuseCleanly(entry, () => this.#queues.place(entry));
+    });
   }
 
-  async #connect(): Promise<void> {
-    await requireVersion(this.#gateway);
-    // a right that is missing shows here
-    await this.#leases.verifyAccess();
-  }
-
-  async #release(releases: readonly Release[], entries: readonly Entry[]): Promise<readonly boolean[]> {
-    // a claim may be among them twice, and a transaction writes no key twice
-    const arriving = new Set(
-      entries.filter((entry, index) => entry.isShared || releases[index]?.hasUnansweredClaim === true),
-    );
-    const mayArrive = [...arriving];
-    const others = [...new Set(entries)].filter((entry) => !arriving.has(entry));
-    const existed = new Map<Entry, boolean | undefined>();
-    const record = (part: readonly Entry[], results: readonly boolean[]): void => {
-      for (const [index, entry] of part.entries()) existed.set(entry, results[index]);
-    };
-    record(others, await this.#queues.delete(others));
-    if (mayArrive.length > 0) {
-      const lease = await this.#leases.grantDetached(Math.max(...mayArrive.map(({ ttlMs }) => ttlMs)));
-      // a call that arrives very late puts its entry on the claim's lease, which others extend: the tombstone lasts as long
-      const toLease = (entry: Entry): string => (entry.isShared ? lease : (entry.lease?.id ?? lease));
-      // and the lease no longer than its claims: new ones get another
-      for (const entry of mayArrive) if (entry.lease !== null) this.#leases.retire(entry.lease);
-      record(mayArrive, await this.#queues.delete(mayArrive, toLease));
-    }
-    return entries.map((entry) => existed.get(entry) === true);
+  /** The answer of a claim whose queue was not read. */
+  async #toAnswer(entry: Entry): Promise<Answer | undefined> {
+    // one that a call before this has just found is unknown until it is read
+    if (isLive(entry)) return entry.grant === "held" ? this.#queues.toHeldAnswer(entry) : undefined;
+    if (entry.status === "unplaced") return this.#refuseCleanly(entry, () => this.#queues.adopt(entry));
+    if (entry.isDeletePending) await this.#queues.delete([entry]);
+    return entry.noneAnswer;
   }
 
   /** A refused claim leaves nothing in the store. */
@@ -276,16 +231,15 @@ class EtcdDriver implements Driver {
   }
 
   async #revoke({ key, token, now }: RevokeTarget): Promise<boolean> {
-    const queue = await readQueue(this.#gateway, this.#names.toQueueName(key));
-    const target = queue.find((entry) => entry.isHeld && this.#queues.hasToken(entry, token));
-    if (target === undefined) return false;
-    const { value } = target;
-    if (!now && value?.isRevoked === true) return false; // already revoked
-    if (!now && value === null)
+    const target = (await readQueues(this.#client, this.#names, { key })).find(
+      ({ isHeld, createRevision, value }) => isHeld && this.#tokens.has(createRevision, value?.tokens ?? 1, token),
+    );
+    if (target === undefined || (!now && target.value?.isRevoked === true)) return false; // already revoked
+    if (!now && target.value === null)
       throw new StoreRefusedError(
         `etcd: the entry of another program on ${JSON.stringify(key)} can only be removed at once`,
       );
-    return this.#queues.revoke(target, value, now);
+    return this.#queues.revoke(target, now);
   }
 
   /** The servers have no such lease any more, so its entries are gone. */
@@ -294,7 +248,7 @@ class EtcdDriver implements Driver {
       // a claim under way finds another lease
       if (entry.status === "unplaced") entry.setLease(null);
       else {
-        this.#entries.end(entry, "expired");
+        entry.end("expired");
         this.#events?.recheck(entry.claim.id);
       }
     }
@@ -303,22 +257,27 @@ class EtcdDriver implements Driver {
   #onFirst(entry: Entry): void {
     if (entry.status !== "present" || entry.grant !== "waiting") return;
     // with a token below its floor it is refused, in the answer to a call
-    if (this.#queues.toToken(entry.createRevision) < entry.claim.floor) return this.#events?.recheck(entry.claim.id);
+    if (this.#tokens.first(entry.createRevision) < entry.claim.floor) return this.#events?.recheck(entry.claim.id);
     this.#queues.grantNow(entry);
     this.#events?.pushed(entry.claim.id, this.#queues.toHeldAnswer(entry));
     // its own entry may have been deleted as well, and who waits behind it is not known
-    void this.#onUnknown(entry);
+    this.#onChanged(entry);
   }
 
-  /** Reads the queue of a held claim, which extends no lease. */
-  async #onUnknown(entry: Entry): Promise<void> {
-    if (!isLive(entry)) return;
-    try {
-      await this.#queues.lookAgain(entry);
-    } catch {
-      return; // the next renewal reads it, since the claim is not covered
-    }
-    if (!isLive(entry)) this.#events?.recheck(entry.claim.id);
+  /** The queues of held claims are read here, since a call of the core would extend their leases, too. */
+  #onChanged(entry: Entry): void {
+    if (entry.grant !== "held" || !isLive(entry)) return this.#events?.recheck(entry.claim.id);
+    this.#changed.add(entry);
+    // a new stream reports all its watches at once: a read for each would keep the renewals waiting
+    if (this.#changed.size === 1) runInMicrotask(() => void this.#lookAtChanged());
+  }
+
+  async #lookAtChanged(): Promise<void> {
+    const entries = [...this.#changed].filter(isLive);
+    this.#changed.clear();
+    // if that fails, the next renewal reads what is not covered by its watch
+    await this.#queues.look(entries).catch(() => undefined);
+    for (const entry of entries) if (!isLive(entry)) this.#events?.recheck(entry.claim.id);
   }
 }
 
@@ -327,7 +286,12 @@ function isLive({ status, grant }: Entry): boolean {
   return status === "present" && grant !== "revoked";
 }
 
-/** A held claim whose entry is watched, on a lease of this client; of one that can be recalled the queue is read. */
-function isWatched({ grant, watched, name, lease, isRecallable, isCovered }: Entry): boolean {
-  return grant === "held" && watched === name && lease !== null && isCovered && !isRecallable;
+/**
+ * A held claim of which everything is known without a read: its entry is there on a lease of this client, and whether another one waits
+ * for it. Safe, since only the lease makes it held: a deletion of its entry from outside is no more than reported. Live, since whatever happens in
+ * its queue makes it uncovered (Watch.since is then later than the read), and a stream that has lost events is not believed: one that
+ * does not answer renew()'s confirm() is closed, the server says when it ends a watch, and without its stream no watch covers a claim.
+ */
+function isWatched({ grant, lease, isCovered }: Entry): boolean {
+  return grant === "held" && lease !== null && isCovered;
 }

@@ -1,7 +1,9 @@
 /** What the driver knows of its claims: their entries in etcd, and the leases to which these belong. */
 
 import type { Answer, Claim, ClaimId, EndReason } from "../../spi/driver.ts";
-import type { Watch } from "./watch-stream.ts";
+import { publicTag } from "../../util/ids.ts";
+import type { Watch } from "./client/watch-stream.ts";
+import type { Names } from "./names.ts";
 
 /**
  * One claim's entry.
@@ -36,15 +38,22 @@ export class Entry {
   isWanted = false;
   /** Other clients may ask about it: it was detached. */
   isShared = false;
-  /** It is released, and its deletion was not answered. */
+  /** Its creation was not answered, and may still be under way. */
+  mayArrive = false;
+  /** It is released, and its deletion was not answered, or its tombstone could not be written. */
   isDeletePending = false;
+  /** The latter: it existed. */
+  isDeleted = false;
   /** A claim call that was not sent yet. */
   pendingTurn: Promise<Answer> | null = null;
 
-  constructor(claim: Claim, queueName: string, name: string) {
+  readonly #onEnded: () => void;
+
+  constructor(claim: Claim, queueName: string, name: string, onEnded: () => void) {
     this.claim = claim;
     this.queueName = queueName;
     this.name = name;
+    this.#onEnded = onEnded;
   }
 
   /** The claim takes all permits: it waits for whatever stands before it. */
@@ -85,10 +94,11 @@ export class Entry {
   /** The entry is gone, or it was never there. */
   end(reason: EndReason | null): void {
     this.status = "ended";
-    this.endReason ??= this.grant === "revoked" ? "revoked" : reason;
+    this.endReason ??= reason;
     this.isDeletePending = false;
     this.setLease(null);
     this.endWatches();
+    this.#onEnded();
   }
 
   endWatches(): void {
@@ -126,28 +136,22 @@ export class Lease {
 
 export class Entries {
   readonly #byId = new Map<ClaimId, Entry>();
-  readonly #create: (claim: Claim) => Entry;
+  readonly #names: Names;
 
-  constructor(create: (claim: Claim) => Entry) {
-    this.#create = create;
+  constructor(names: Names) {
+    this.#names = names;
   }
 
-  /** The entry of the claim. An ended one is returned as it is. */
+  /** The entry of the claim: a new one if it has ended. */
   getOrCreate(claim: Claim): Entry {
-    const existing = this.find(claim);
+    const existing = this.#byId.get(claim.id);
     if (existing !== undefined) return existing;
-    const entry = this.#create(claim);
+    const queueName = this.#names.toQueueName(claim.locks[0].key);
+    const entry: Entry = new Entry(claim, queueName, `${queueName}${publicTag(claim.id)}`, () => {
+      if (this.#byId.get(claim.id) === entry) this.#byId.delete(claim.id);
+    });
     this.#byId.set(claim.id, entry);
     return entry;
-  }
-
-  find(claim: Claim): Entry | undefined {
-    return this.#byId.get(claim.id);
-  }
-
-  end(entry: Entry, reason: EndReason | null): void {
-    if (this.#byId.get(entry.claim.id) === entry) this.#byId.delete(entry.claim.id);
-    entry.end(reason);
   }
 
   /** Drops what is kept of the claim; its entry remains with its lease, until that is overdue. */

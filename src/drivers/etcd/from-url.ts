@@ -4,7 +4,7 @@
  */
 
 import type { Driver } from "../../spi/driver.ts";
-import { createTlsReader, parseBoolean, parseQuery, parseServers, parseTokenBase } from "../cluster-url.ts";
+import { createTlsReader, parseBoolean, parseLogin, parseQuery, parseServers, parseTokenBase } from "../cluster-url.ts";
 import { etcd } from "./driver.ts";
 import type { EtcdOptions } from "./options.ts";
 
@@ -17,7 +17,7 @@ const DEFAULT_PORT = 2_379;
 export function etcdFromUrl(url: string, { connectTimeout }: Pick<EtcdOptions, "connectTimeout">): Driver {
   const match = /^(etcds?):\/\/(?:([^/?#@]*)@)?([^/?#@]+)\/?(?:\?([^#]*))?$/.exec(url);
   if (match === null) throw new TypeError("url must be etcd://host:2379,host:2379, without path or fragment");
-  const [, scheme = "", userinfo, hosts = "", query = ""] = match;
+  const [, scheme = "", login, hosts = "", query = ""] = match;
   const isTls = scheme === "etcds";
   const parameters = parseQuery(scheme, query, ["prefix", "compatible", "tokenBase"], isTls);
   const prefix = parameters.get("prefix");
@@ -25,22 +25,11 @@ export function etcdFromUrl(url: string, { connectTimeout }: Pick<EtcdOptions, "
   const tokenBase = parseTokenBase(parameters);
   return etcd({
     servers: parseServers(hosts, DEFAULT_PORT),
-    ...(userinfo !== undefined && parseUser(userinfo)),
+    ...(login !== undefined && parseLogin(login)),
     ...(connectTimeout !== undefined && { connectTimeout }),
     ...(prefix !== null && { prefix }),
     ...(compatible !== undefined && { compatible }),
     ...(tokenBase !== undefined && { tokenBase }),
     ...(isTls && { tls: createTlsReader(parameters) }),
   });
-}
-
-function parseUser(userinfo: string): Pick<EtcdOptions, "user" | "password"> {
-  const [user = "", password, ...rest] = userinfo.split(":");
-  if (user === "" || password === undefined || rest.length > 0)
-    throw new TypeError("url must have a user and a password, or neither, each percent-encoded");
-  try {
-    return { user: decodeURIComponent(user), password: decodeURIComponent(password) };
-  } catch {
-    throw new TypeError("url must have a valid percent-encoding");
-  }
 }

@@ -12,15 +12,11 @@
 
 import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { Entry } from "./entry.ts";
+import type { EtcdClient } from "./client/client.ts";
+import type { Header, Operation } from "./client/messages.ts";
+import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./client/messages.ts";
 import { Lease } from "./entry.ts";
-import { EtcdError, NOT_FOUND } from "./errors.ts";
-import type { Gateway } from "./gateway.ts";
-import type { Header, Operation, TxnResponse } from "./messages.ts";
-import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./messages.ts";
 
-/** Leases of other ttls use the next longer one, unless an entry would stay there for more than twice its ttl. */
-const MAX_LEASES = 16;
 /** A lease with less than this share of a claim's ttl left is extended before the claim is made. */
 const FRESH_SHARE = 0.96;
 /** A younger keep-alive is not repeated for a renewal: see Driver.renew(). */
@@ -29,14 +25,12 @@ const RECENT_SHARE = 1 / 8;
 const MAX_ATTEMPTS = 4;
 
 interface LeasesOptions {
-  readonly gateway: Gateway;
+  readonly client: EtcdClient;
   readonly clock: Clock;
   /** A key that only the driver reads. */
   readonly probeKey: string;
   /** The servers have no such lease any more, and so none of its entries. */
   readonly onEnded: (lease: Lease) => void;
-  /** Its claim was not renewed for its ttl, and its entry is deleted. */
-  readonly onOverdue: (entry: Entry) => void;
 }
 
 export class Leases {
@@ -49,13 +43,14 @@ export class Leases {
     this.#options = options;
   }
 
-  /** A lease of at least this ttl, which has nearly all of it left. */
+  /** The lease of this ttl, in whole seconds, which has nearly all of it left. */
   async obtain(ttlMs: number): Promise<Lease> {
-    const lease = await this.#findOrGrant(Math.ceil(ttlMs / 1_000));
+    const seconds = Math.ceil(ttlMs / 1_000);
+    const lease = this.#bySeconds.get(seconds) ?? (await this.#grantShared(seconds));
     if (lease.remainingMs(this.#options.clock.now()) >= FRESH_SHARE * ttlMs) return lease;
     await this.#keepAlive(lease);
     // it had ended: the next one is new
-    return this.#bySeconds.get(lease.seconds) === lease ? lease : this.obtain(ttlMs);
+    return this.#bySeconds.get(seconds) === lease ? lease : this.obtain(ttlMs);
   }
 
   /** Extends the lease, unless that was done a moment ago. */
@@ -66,18 +61,18 @@ export class Leases {
   }
 
   /** Grants a lease that this driver does not extend. */
-  grantDetached(ttlMs: number): Promise<string> {
-    return this.#grant(Math.ceil(ttlMs / 1_000));
+  async grant(ttlMs: number): Promise<string> {
+    const body = { TTL: String(Math.ceil(ttlMs / 1_000)) };
+    return (await this.#options.client.call<{ ID: string }>("/v3/lease/grant", body)).ID;
   }
 
-  /** @throws StoreRefusedError if the user may not read what the driver keeps */
-  async verifyAccess(): Promise<void> {
-    await this.#readTerm(undefined);
-  }
-
-  /** Runs a transaction, which goes through the log. */
-  txn(txn: object, timeoutMs?: number): Promise<TxnResponse> {
-    return this.#options.gateway.call<TxnResponse>("/v3/kv/txn", txn, timeoutMs);
+  /**
+   * The term of the leader that leads now: one read through the log.
+   * @throws StoreRefusedError if the user may not read what the driver keeps
+   */
+  async readTerm(timeoutMs?: number): Promise<string> {
+    const body = { key: encodeText(this.#options.probeKey), count_only: true };
+    return (await this.#options.client.range(body, timeoutMs)).header.raft_term;
   }
 
   /** New claims get another lease. */
@@ -95,44 +90,23 @@ export class Leases {
   async close(): Promise<void> {
     const unused = [...this.#bySeconds.values()].filter(({ entries }) => entries.size === 0);
     this.#bySeconds.clear();
-    await Promise.allSettled(unused.map(({ id }) => this.#options.gateway.call("/v3/lease/revoke", { ID: id })));
+    await Promise.allSettled(unused.map(({ id }) => this.#options.client.call("/v3/lease/revoke", { ID: id })));
   }
 
-  #findOrGrant(seconds: number): Promise<Lease> {
-    const existing = this.#bySeconds.get(seconds) ?? this.#findLonger(seconds);
-    if (existing !== undefined) return Promise.resolve(existing);
-    let pending = this.#pendingGrants.get(seconds);
-    if (pending === undefined) {
-      pending = this.#grantShared(seconds).finally(() => this.#pendingGrants.delete(seconds));
-      this.#pendingGrants.set(seconds, pending);
-    }
+  /** The calls that come while it is granted share it. */
+  #grantShared(seconds: number): Promise<Lease> {
+    const pending =
+      this.#pendingGrants.get(seconds) ?? this.#grantNew(seconds).finally(() => this.#pendingGrants.delete(seconds));
+    this.#pendingGrants.set(seconds, pending);
     return pending;
   }
 
-  async #grantShared(seconds: number): Promise<Lease> {
+  async #grantNew(seconds: number): Promise<Lease> {
     const sentAt = this.#options.clock.now();
     // the servers' shortest ttl may be longer; the holder believes what it has asked for
-    const lease = new Lease(await this.#grant(seconds), seconds, sentAt);
+    const lease = new Lease(await this.grant(seconds * 1_000), seconds, sentAt);
     this.#bySeconds.set(seconds, lease);
     return lease;
-  }
-
-  async #grant(seconds: number): Promise<string> {
-    const body = { TTL: String(seconds) };
-    return (await this.#options.gateway.call<{ ID: string }>("/v3/lease/grant", body)).ID;
-  }
-
-  /** With as many as there may be: the shortest that is longer; the number of ttls that are in use falls again by itself. */
-  #findLonger(seconds: number): Lease | undefined {
-    if (this.#bySeconds.size < MAX_LEASES) return undefined;
-    const now = this.#options.clock.now();
-    for (const [key, lease] of this.#bySeconds)
-      if (lease.entries.size === 0 && lease.remainingMs(now) <= 0) this.#bySeconds.delete(key);
-    if (this.#bySeconds.size < MAX_LEASES) return undefined;
-    const longer = [...this.#bySeconds.values()].filter(
-      (lease) => lease.seconds > seconds && lease.seconds <= 2 * seconds,
-    );
-    return longer.sort((left, right) => left.seconds - right.seconds)[0];
   }
 
   #keepAlive(lease: Lease): Promise<void> {
@@ -144,33 +118,22 @@ export class Leases {
 
   async #deleteOverdueAndKeepAlive(lease: Lease): Promise<void> {
     await this.#deleteOverdue(lease);
-    const { gateway, clock } = this.#options;
+    const { client, clock } = this.#options;
     const timeoutMs = toCallTimeoutMs(lease);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const sentAt = clock.now();
-      const { result } = await gateway.call<{ result: { header: Header; TTL?: string } }>(
+      const { result } = await client.call<{ result: { header: Header; TTL?: string } }>(
         "/v3/lease/keepalive",
         { ID: lease.id },
         timeoutMs,
       );
       // an election came between: which leader has answered is not certain
-      if (result.header.raft_term !== (await this.#readTerm(timeoutMs))) continue;
+      if (result.header.raft_term !== (await this.readTerm(timeoutMs))) continue;
       if (Number(result.TTL ?? 0) === 0) return this.onMissing(lease);
       lease.provenAt = sentAt;
       return;
     }
     throw new Error("etcd: the leader changes too often to extend a lease");
-  }
-
-  /** The term of the leader that leads now: one read through the log. */
-  async #readTerm(timeoutMs: number | undefined): Promise<string> {
-    const key = encodeText(this.#options.probeKey);
-    const { header } = await this.#options.gateway.call<{ header: Header }>(
-      "/v3/kv/range",
-      { key, count_only: true },
-      timeoutMs,
-    );
-    return header.raft_term;
   }
 
   async #deleteOverdue(lease: Lease): Promise<void> {
@@ -181,8 +144,8 @@ export class Leases {
         // another client may have taken it over
         request_txn: { compare: [belongsTo(name, lease.id)], success: [deleteKey(name)] },
       }));
-      await this.txn({ success: deletions });
-      for (const entry of part) this.#options.onOverdue(entry);
+      await this.#options.client.txn({ success: deletions });
+      for (const entry of part) entry.end("expired");
     }
   }
 }
@@ -191,9 +154,4 @@ export class Leases {
 export function toCallTimeoutMs(lease: Lease): number | undefined {
   const shortMs = (lease.seconds * 1_000) / 4;
   return shortMs < 2_000 ? shortMs : undefined;
-}
-
-/** Did the servers refuse because the lease has ended? */
-export function isLeaseMissing(error: unknown): boolean {
-  return error instanceof EtcdError && error.code === NOT_FOUND;
 }

@@ -7,8 +7,8 @@
 import type { PermitRequest } from "../../lock-table/admission.ts";
 import type { Claim } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
-import type { KeyValue } from "./messages.ts";
-import { decodeText, encodeText } from "./messages.ts";
+import type { KeyValue } from "./client/messages.ts";
+import { decodeText, encodeText } from "./client/messages.ts";
 
 /** What precedes every key, unless the option says otherwise. */
 export const DEFAULT_PREFIX: string = "holdfast/";
@@ -56,7 +56,7 @@ export class Names {
 
   /** The tombstone of an entry. */
   toTombstone(name: string): string {
-    return `${this.prefix}${TOMBSTONES}${name.slice(name.lastIndexOf("/") + 1)}`;
+    return `${this.prefix}${TOMBSTONES}${toTag(name)}`;
   }
 }
 
@@ -116,19 +116,13 @@ function decodeValue(text: string): EntryValue | null {
   } catch {
     return null;
   }
-  const { holdfast, permits, limit, ttlMs, tokens, floor, wait, label, madeAt, isRevoked } = parsed;
-  const numbers = [permits, limit, ttlMs, tokens, madeAt];
-  if (holdfast !== VALUE_VERSION || !numbers.every(Number.isSafeInteger) || typeof label !== "string") return null;
-  if (typeof floor !== "string" || !/^\d{1,19}$/.test(floor)) return null;
+  const { holdfast, permits, limit, ttlMs, tokens, madeAt, floor, wait, label, isRevoked } = parsed;
+  const numbers = { permits, limit, ttlMs, tokens, madeAt };
+  if (holdfast !== VALUE_VERSION || !Object.values(numbers).every(Number.isSafeInteger)) return null;
+  if (typeof label !== "string" || typeof floor !== "string" || !/^\d{1,19}$/.test(floor)) return null;
   return {
-    ...({ permits, limit, ttlMs, tokens, madeAt } as Pick<
-      EntryValue,
-      "permits" | "limit" | "ttlMs" | "tokens" | "madeAt"
-    >),
-    floor: BigInt(floor),
-    wait: wait !== false,
-    label,
-    isRevoked: isRevoked === true,
+    ...(numbers as Record<keyof typeof numbers, number>),
+    ...{ floor: BigInt(floor), wait: wait !== false, label, isRevoked: isRevoked === true },
   };
 }
 
@@ -137,5 +131,15 @@ export function toQueue(kvs: readonly KeyValue[] | undefined, queueName: string)
   return (kvs ?? [])
     .map(decodeEntry)
     .filter(({ name }) => !name.includes("/", queueName.length))
-    .sort((left, right) => (left.createRevision < right.createRevision ? -1 : 1));
+    .sort(compareRevisions);
+}
+
+/** The order of a queue. */
+export function compareRevisions(left: QueuedEntry, right: QueuedEntry): number {
+  return left.createRevision < right.createRevision ? -1 : 1;
+}
+
+/** The last part of a name. */
+export function toTag(name: string): string {
+  return name.slice(name.lastIndexOf("/") + 1);
 }

@@ -7,14 +7,14 @@ import type { OptionRules } from "../../util/validate.ts";
 import {
   booleanRule,
   clockRule,
-  isIntegerBetween,
-  isObject,
   millisecondsRule,
   stringRule,
   timeoutRule,
   validateOptions,
 } from "../../util/validate.ts";
+import { serversRule, tlsRule } from "../cluster-options.ts";
 import type { ServerAddress } from "../cluster-url.ts";
+import { tokenBaseRule } from "../revision-tokens.ts";
 
 /** How to reach a cluster, and where its locks are. */
 export interface EtcdOptions {
@@ -49,26 +49,18 @@ export interface EtcdOptions {
   readonly clock?: Clock;
 }
 
-/** Tokens must fit into signed 64 bits, with room for those of the store itself. */
-const MAX_TOKEN_BASE = 2n ** 62n;
-
 /** Each rule returns what the option must be, or null. */
 const OPTION_RULES: OptionRules<EtcdOptions> = {
-  servers: (value) =>
-    Array.isArray(value) && value.length > 0 && value.every(isServer) ? null : "a list of at least one { host, port }",
+  servers: serversRule,
   user: (value) => (typeof value === "string" && value !== "" ? null : "a name"),
   password: stringRule,
-  tls: (value) =>
-    isObject(value) || typeof value === "function" ? null : "options of node:tls, or a function that returns them",
+  tls: tlsRule,
   prefix: (value) =>
     typeof value === "string" && !value.includes("\u0000") ? null : "a text without control characters",
   compatible: booleanRule,
   connectTimeout: timeoutRule("connectTimeout"),
   commandTimeoutMs: millisecondsRule(),
-  tokenBase: (value) =>
-    typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE
-      ? null
-      : `a bigint from 0n to ${MAX_TOKEN_BASE}n`,
+  tokenBase: tokenBaseRule,
   clock: clockRule,
 };
 
@@ -77,10 +69,4 @@ export function validateEtcdOptions(options: EtcdOptions): void {
   validateOptions("etcd", options, OPTION_RULES, { required: ["servers"], secret: ["password"] });
   if ((options.user === undefined) !== (options.password === undefined))
     throw new TypeError("etcd needs both user and password, or neither");
-}
-
-function isServer(value: unknown): boolean {
-  return (
-    isObject(value) && typeof value.host === "string" && value.host !== "" && isIntegerBetween(value.port, 1, 65_535)
-  );
 }

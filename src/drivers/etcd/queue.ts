@@ -5,10 +5,11 @@ import type { Answer, EndReason } from "../../spi/driver.ts";
 import { StoreRefusedError } from "../../spi/driver.ts";
 import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { Entry, Lease } from "./entry.ts";
-import type { Leases } from "./leases.ts";
-import { isLeaseMissing, toCallTimeoutMs } from "./leases.ts";
-import type { Operation, OperationResponse, RangeResponse, Txn, TxnResponse } from "./messages.ts";
+import type { RevisionTokens } from "../revision-tokens.ts";
+import { explainLowTokens } from "../revision-tokens.ts";
+import type { EtcdClient } from "./client/client.ts";
+import { hasCode, NOT_FOUND, RESOURCE_EXHAUSTED } from "./client/errors.ts";
+import type { Operation, OperationResponse, Txn, TxnResponse } from "./client/messages.ts";
 import {
   belongsTo,
   countDeleted,
@@ -20,10 +21,12 @@ import {
   rangeOf,
   readKey,
   wasCreatedAt,
-} from "./messages.ts";
-import type { EntryValue, Names, QueuedEntry } from "./names.ts";
+} from "./client/messages.ts";
+import type { Entry, Lease } from "./entry.ts";
+import type { Leases } from "./leases.ts";
+import { toCallTimeoutMs } from "./leases.ts";
+import type { Names, QueuedEntry } from "./names.ts";
 import { decodeEntry, encodeRevoked, encodeValue, toQueue } from "./names.ts";
-import { toToken, toTokenCount } from "./tokens.ts";
 import type { EntryWatches, QueueView } from "./watches.ts";
 
 /** How many entries before an exclusive claim, its own included, are read, and behind it: those that wait are soon the nearest. */
@@ -32,113 +35,59 @@ const NEIGHBOURS = 3;
 const MAX_RECHECK_MS = 5_000;
 /** How long a tombstone of an entry of another program stays. */
 const TOMBSTONE_MS = 10_000;
-/** How many occupied queues are remembered. */
-const MAX_OCCUPIED = 1_000;
 /** How many names are read to see whether a key is in use. */
 const NAMES_OF_INTEREST = 8;
 
 interface EntryQueuesOptions {
+  readonly client: EtcdClient;
   readonly leases: Leases;
   readonly names: Names;
   readonly watches: EntryWatches;
   readonly clock: Clock;
-  readonly tokenBase: bigint;
-  readonly onEnd: (entry: Entry, reason: EndReason | null) => void;
+  readonly tokens: RevisionTokens;
   /** Another claim waits for this one, which is held, since now. */
   readonly onWanted: (entry: Entry) => void;
 }
 
 export class EntryQueues {
   readonly #options: EntryQueuesOptions;
-  /** Queues that were not empty when a claim of this client came. */
-  readonly #occupied = new Set<string>();
 
   constructor(options: EntryQueuesOptions) {
     this.#options = options;
   }
 
-  /** Creates the entry of the claim, or finds it by its name, and derives the claim's answer. */
-  async place(entry: Entry): Promise<Answer> {
+  /**
+   * Creates the entry of the claim, or finds it by its name, and derives the claim's answer. A try of an exclusive lock creates it only
+   * where no other one is: it leaves no trace.
+   */
+  async place(entry: Entry, isOnlyIfFree: boolean = entry.isExclusive && !entry.claim.wait): Promise<Answer> {
     const lease = await this.#obtainLease(entry);
     if (entry.status === "ended") return entry.noneAnswer;
     if (entry.status === "present") return this.lookAgain(entry);
-    const { names } = this.#options;
-    // most keys are free: then nothing else needs to be read
-    const isBrief = entry.isExclusive && (!entry.claim.wait || !this.#occupied.has(entry.queueName));
     const range = rangeOf(entry.queueName);
-    const tombstone = names.toTombstone(entry.name);
-    const rest = [
-      readKey(entry.name),
-      readKey(tombstone),
-      { request_range: { ...range, keys_only: true, limit: NAMES_OF_INTEREST } },
-    ];
-    const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
-      compare: [isAbsent(isBrief ? range : { key: encodeText(entry.name) }), isAbsent({ key: encodeText(tombstone) })],
-      success: [this.#putNew(entry, leaseId), ...(isBrief ? [] : [this.#toView(entry)])],
-      failure: isBrief && entry.claim.wait ? [] : rest,
-    }));
-    if (response === null) return this.place(entry);
-    const revision = BigInt(response.header.revision);
-    if (response.succeeded !== true) {
-      if (!isBrief || !entry.claim.wait) return this.#onNotPlaced(entry, response);
-      this.#noteOccupied(entry.queueName);
-      return this.place(entry);
-    }
-    this.#setPresent(entry, revision);
-    if (isBrief) return this.#grant(entry);
-    const view = await this.#toCompleteView(entry, response.responses?.[1], revision);
-    if (view.queue.length === 1) this.#occupied.delete(entry.queueName);
-    return this.#settlePlaced(entry, view);
-  }
-
-  #noteOccupied(queueName: string): void {
-    if (this.#occupied.size === MAX_OCCUPIED) this.#occupied.clear();
-    this.#occupied.add(queueName);
-  }
-
-  /** The entry was there already, or may not be created. */
-  async #onNotPlaced(entry: Entry, { responses = [] }: TxnResponse): Promise<Answer> {
-    const [own, tombstone, others] = responses.map(({ response_range }) => response_range);
-    const existing = own?.kvs?.[0];
-    if (existing !== undefined) {
-      await this.#takeOver(entry, decodeEntry(existing));
-      return this.lookAgain(entry);
-    }
-    const reason = toEndReason(tombstone);
-    if (reason !== null) {
-      this.#options.onEnd(entry, reason);
+    const others = { request_range: { ...range, keys_only: true, limit: NAMES_OF_INTEREST } };
+    const response = await this.#sendWithLease(entry, lease, {
+      compare: [
+        isAbsent(isOnlyIfFree ? range : { key: encodeText(entry.name) }),
+        // it may arrive after its claim was released
+        isAbsent({ key: encodeText(this.#toTombstone(entry)) }),
+      ],
+      success: [this.#putNew(entry, lease.id), this.#toView(entry)],
+      failure: [...this.#readByName(entry), others],
+    });
+    if (response === null) return this.place(entry, isOnlyIfFree);
+    const { responses = [], succeeded = false } = response;
+    if (!succeeded) {
+      if (hasKeys(responses[0]) || hasKeys(responses[1])) return this.#onFound(entry, responses);
+      // only entries of keys that begin with this one
+      if (toQueue(responses[2]?.response_range?.kvs, entry.queueName).length === 0) return this.place(entry, false);
+      entry.end(null);
       return entry.noneAnswer;
     }
-    // a try: other claims are there, or only entries of keys that begin with this one
-    if (toQueue(others?.kvs, entry.queueName).length > 0) {
-      this.#options.onEnd(entry, null);
-      return { state: "none" };
-    }
-    const { lease } = entry;
-    if (lease === null) return entry.noneAnswer;
-    const response = await this.#sendWithLease(entry, lease, (leaseId) => ({
-      // it may arrive twice, or after its claim was released
-      compare: [entry.name, this.#options.names.toTombstone(entry.name)].map((name) =>
-        isAbsent({ key: encodeText(name) }),
-      ),
-      success: [this.#putNew(entry, leaseId), this.#toView(entry)],
-    }));
-    if (response?.succeeded !== true) return this.place(entry);
     const revision = BigInt(response.header.revision);
     this.#setPresent(entry, revision);
-    return this.#settlePlaced(entry, await this.#toCompleteView(entry, response.responses?.[1], revision));
-  }
-
-  /** The answer of a claim whose entry was created now: one that does not wait leaves no trace. */
-  async #settlePlaced(entry: Entry, view: QueueView): Promise<Answer> {
-    const foreign = view.queue.find(({ value }) => value === null);
-    if (foreign !== undefined && !entry.isExclusive) {
-      await this.delete([entry]);
-      throw new StoreRefusedError(
-        `etcd: ${JSON.stringify(foreign.name)} is an entry of another program, which knows exclusive locks only: a reader or permits cannot be locked beside it`,
-        { keys: [entry.claim.locks[0].key] },
-      );
-    }
+    const view = await this.#toCompleteView(entry, responses[1], revision);
+    refuseBesideForeign(entry, view);
     const answer = await this.#statusIn(entry, view);
     if (answer.state !== "waiting" || entry.claim.wait) return answer;
     await this.delete([entry]);
@@ -147,17 +96,28 @@ export class EntryQueues {
 
   /** Looks for the entry of a claim that this client does not know, and puts it on a lease of this one. */
   async adopt(entry: Entry): Promise<Answer> {
-    const { leases, names, onEnd } = this.#options;
-    const reads = [readKey(entry.name), readKey(names.toTombstone(entry.name))];
-    const { responses = [] } = await leases.txn({ success: reads });
-    const existing = responses[0]?.response_range?.kvs?.[0];
+    entry.isShared = true;
+    const { responses = [] } = await this.#options.client.txn({ success: this.#readByName(entry) });
+    return this.#onFound(entry, responses);
+  }
+
+  /** What was read by the name of the claim. */
+  async #onFound(entry: Entry, [own, tombstone]: readonly OperationResponse[]): Promise<Answer> {
+    const existing = own?.response_range?.kvs?.[0];
     if (existing === undefined) {
-      onEnd(entry, toEndReason(responses[1]?.response_range) ?? "expired");
+      entry.end(toEndReason(tombstone) ?? "expired");
       return entry.noneAnswer;
     }
-    entry.isShared = true;
     await this.#takeOver(entry, decodeEntry(existing));
     return this.lookAgain(entry);
+  }
+
+  #readByName(entry: Entry): readonly Operation[] {
+    return [readKey(entry.name), readKey(this.#toTombstone(entry))];
+  }
+
+  #toTombstone({ name }: Pick<Entry, "name">): string {
+    return this.#options.names.toTombstone(name);
   }
 
   /** Reads through the log. */
@@ -169,7 +129,7 @@ export class EntryQueues {
   async look(entries: readonly Entry[]): Promise<Map<Entry, Answer>> {
     const answers = new Map<Entry, Answer>();
     for (const part of chunk(groupByView(entries), MAX_TXN_OPERATIONS)) {
-      const { header, responses } = await this.#options.leases.txn({
+      const { header, responses } = await this.#options.client.txn({
         success: part.map(([first]) => this.#toView(first as Entry)),
       });
       for (const [index, group] of part.entries()) {
@@ -180,59 +140,78 @@ export class EntryQueues {
     return answers;
   }
 
-  /**
-   * Deletes the entries, and says which existed. With `toTombstoneLease` each leaves a tombstone for as long: a call that creates it may be under
-   * way, or another client may ask how it has ended.
-   */
-  async delete(entries: readonly Entry[], toTombstoneLease?: (entry: Entry) => string): Promise<boolean[]> {
-    const { leases, names, onEnd } = this.#options;
-    const existed: boolean[] = [];
-    for (const part of chunk(entries, MAX_TXN_OPERATIONS / 2)) {
-      for (const entry of part) entry.isDeletePending = true;
-      const deletions = part.map(({ name }) => deleteKey(name));
-      const tombstones =
-        toTombstoneLease === undefined
-          ? []
-          : part.map((entry) => putTombstone(names.toTombstone(entry.name), "released", toTombstoneLease(entry)));
-      const { responses = [] } = await leases
-        .txn({ success: [...deletions, ...tombstones] })
-        .catch((error: unknown) => {
-          for (const entry of part) {
-            // whatever exists of them ends before their lease is extended
-            entry.dueAt = 0;
-            if (isLeaseMissing(error) && entry.lease !== null) leases.onMissing(entry.lease);
-          }
-          throw error;
-        });
-      for (const [index, entry] of part.entries()) {
-        existed.push(countDeleted(responses[index]) > 0);
-        onEnd(entry, "released");
+  /** Deletes the entries, and says which existed. */
+  async delete(entries: readonly Entry[]): Promise<ReadonlySet<Entry>> {
+    const existed = new Set<Entry>();
+    // a claim may be among them twice, and a transaction writes no key twice
+    const distinct = [...new Set(entries)];
+    // those that need a tombstone may fail, alone and last
+    for (const group of [distinct.filter(({ mayArrive }) => !mayArrive), distinct.filter(({ mayArrive }) => mayArrive)])
+      for (const part of chunk(group, MAX_TXN_OPERATIONS / 2)) {
+        const { responses } = await this.#deletePart(part);
+        for (const [index, entry] of part.entries()) {
+          if (entry.isDeleted || countDeleted(responses?.[index]) > 0) existed.add(entry);
+          entry.end("released");
+        }
       }
-    }
     return existed;
   }
 
-  /** Revokes the grant of this entry. With `isRemoved` it is gone, and its tombstone says why. */
-  async revoke(target: QueuedEntry, value: EntryValue | null, isRemoved: boolean): Promise<boolean> {
-    const { leases, names } = this.#options;
-    const { name, createRevision } = target;
-    const success: Operation[] = [];
-    if (isRemoved) {
-      const lease = await leases.grantDetached(value?.ttlMs ?? TOMBSTONE_MS);
-      success.push(deleteKey(name), putTombstone(names.toTombstone(name), "revoked", lease));
-    } else if (value !== null) {
-      const revoked = encodeRevoked(value);
-      success.push({ request_put: { key: encodeText(name), value: revoked, ignore_lease: true } });
+  async #deletePart(part: readonly Entry[]): Promise<TxnResponse> {
+    const { client, leases } = this.#options;
+    for (const entry of part) entry.isDeletePending = true;
+    const deletions = part.map(({ name }) => deleteKey(name));
+    try {
+      const tombstones = await this.#putTombstones(part.filter(({ mayArrive, isShared }) => mayArrive || isShared));
+      return await client.txn({ success: [...deletions, ...tombstones] });
+    } catch (error) {
+      // A full database (alarm NOSPACE) takes no tombstone. The key is free all the same, but it is no release yet: when there is space again
+      // a late call could make an entry that is never deleted. So it is repeated.
+      const deleted = hasCode(error, RESOURCE_EXHAUSTED)
+        ? await client.txn({ success: deletions }).catch(() => undefined)
+        : undefined;
+      for (const [index, entry] of part.entries()) {
+        if (countDeleted(deleted?.responses?.[index]) > 0) entry.isDeleted = true;
+        // whatever exists of them ends before their lease is extended
+        if (deleted === undefined) entry.dueAt = 0;
+        if (hasCode(error, NOT_FOUND) && entry.lease !== null) leases.onMissing(entry.lease);
+      }
+      throw error;
     }
-    return (await leases.txn({ compare: [wasCreatedAt(name, createRevision)], success })).succeeded === true;
+  }
+
+  /** For claims whose creation may still be under way, or about which another client may ask. */
+  async #putTombstones(entries: readonly Entry[]): Promise<readonly Operation[]> {
+    const { leases } = this.#options;
+    if (entries.length === 0) return [];
+    const detached = await leases.grant(Math.max(...entries.map(({ ttlMs }) => ttlMs)));
+    return entries.map((entry) => {
+      // a call that arrives very late puts its entry on the claim's lease, which others extend: the tombstone lasts as long
+      const lease = entry.isShared || entry.lease === null ? detached : entry.lease.id;
+      // and the lease no longer than its claims: new ones get another
+      if (entry.lease !== null) leases.retire(entry.lease);
+      return putTombstone(this.#toTombstone(entry), "released", lease);
+    });
+  }
+
+  /** Revokes the grant of this entry. With `isRemoved` it is gone, and its tombstone says why. */
+  async revoke(target: QueuedEntry, isRemoved: boolean): Promise<boolean> {
+    const { leases, client } = this.#options;
+    const { name, createRevision, value } = target;
+    const success: Operation[] = [];
+    if (isRemoved || value === null) {
+      const lease = await leases.grant(value?.ttlMs ?? TOMBSTONE_MS);
+      success.push(deleteKey(name), putTombstone(this.#toTombstone(target), "revoked", lease));
+    } else success.push({ request_put: { key: encodeText(name), value: encodeRevoked(value), ignore_lease: true } });
+    return (await client.txn({ compare: [wasCreatedAt(name, createRevision)], success })).succeeded === true;
   }
 
   /** Takes the held entry out of this client's leases: it has one of its own. */
   async detach(entry: Entry, remainingMs: number): Promise<boolean> {
-    const { leases } = this.#options;
+    const { leases, client } = this.#options;
     if (entry.status !== "present" || entry.grant !== "held") return false;
-    const leaseId = await leases.grantDetached(Math.min(remainingMs, entry.ttlMs));
-    const { succeeded = false } = await leases.txn({
+    const leaseId = await leases.grant(Math.min(remainingMs, entry.ttlMs));
+    const { succeeded = false } = await client.txn({
       compare: [wasCreatedAt(entry.name, entry.createRevision)],
       success: [putLease(entry.name, leaseId)],
     });
@@ -248,24 +227,14 @@ export class EntryQueues {
   /** The answer of a held claim, without a request: its watch reports changes. */
   toHeldAnswer(entry: Entry): Answer {
     const { claim, isWanted, isRecallable } = entry;
+    const { tokens } = this.#options;
     return {
       state: "held",
-      token: this.toToken(entry.createRevision),
-      tokenCount: toTokenCount(claim.tokenCount),
+      token: tokens.first(entry.createRevision),
+      tokenCount: tokens.count(claim.tokenCount),
       remainingMs: this.#remainingMs(entry),
       ...(isWanted && isRecallable && { recalled: true }),
     };
-  }
-
-  /** The first token of an entry that this revision has created. */
-  toToken(createRevision: bigint): bigint {
-    return toToken(createRevision, this.#options.tokenBase);
-  }
-
-  /** Is it one of the tokens of this entry? */
-  hasToken({ createRevision, value }: QueuedEntry, token: bigint): boolean {
-    const first = this.toToken(createRevision);
-    return token >= first && token < first + BigInt(toTokenCount(value?.tokens ?? 1));
   }
 
   async #obtainLease(entry: Entry): Promise<Lease> {
@@ -278,13 +247,13 @@ export class EntryQueues {
   }
 
   /** Sends what puts the entry on this lease; null: the servers do not have the lease any more. */
-  async #sendWithLease(entry: Entry, lease: Lease, toTxn: (leaseId: string) => Txn): Promise<TxnResponse | null> {
+  async #sendWithLease(entry: Entry, lease: Lease, txn: Txn): Promise<TxnResponse | null> {
     // before it is sent: if it is not answered, the entry may exist, and ends with the others that are overdue
     entry.setLease(lease);
     try {
-      return await this.#options.leases.txn(toTxn(lease.id), toCallTimeoutMs(lease));
+      return await this.#options.client.txn(txn, toCallTimeoutMs(lease));
     } catch (error) {
-      if (!isLeaseMissing(error)) throw error;
+      if (!hasCode(error, NOT_FOUND)) throw error;
       entry.setLease(null);
       this.#options.leases.onMissing(lease);
       return null;
@@ -300,14 +269,13 @@ export class EntryQueues {
     if (entry.status === "ended") return;
     entry.status = "present";
     entry.createRevision = createRevision;
-    if (createRevision > entry.seenAt) entry.seenAt = createRevision;
   }
 
   /** The entry exists, perhaps on the lease of another client, or on one of its own since it was detached. */
   async #takeOver(entry: Entry, { leaseId, createRevision }: QueuedEntry): Promise<void> {
     const lease = await this.#obtainLease(entry);
     if (leaseId !== lease.id) {
-      await this.#options.leases.txn({
+      await this.#options.client.txn({
         compare: [wasCreatedAt(entry.name, createRevision), belongsTo(entry.name, leaseId)],
         success: [putLease(entry.name, lease.id)],
       });
@@ -340,7 +308,7 @@ export class EntryQueues {
     const isWanted = toQueue(behind, entry.queueName).some(({ value }) => value?.wait !== false);
     if (isComplete || queue.length > 1) return { queue, isComplete, isWanted, revision };
     const range = { ...rangeOf(entry.queueName), max_create_revision: String(entry.createRevision) };
-    const complete = await this.#options.leases.txn({ success: [{ request_range: range }] });
+    const complete = await this.#options.client.txn({ success: [{ request_range: range }] });
     const all = toQueue(complete.responses?.[0]?.response_range?.kvs, entry.queueName);
     return { queue: all, isComplete: true, isWanted, revision: BigInt(complete.header.revision) };
   }
@@ -353,10 +321,8 @@ export class EntryQueues {
     const ownIndex = queue.findIndex(({ name }) => name === entry.name);
     const own = queue[ownIndex];
     if (own === undefined || own.createRevision !== entry.createRevision) {
-      const tombstone = await this.#options.leases.txn({
-        success: [readKey(this.#options.names.toTombstone(entry.name))],
-      });
-      this.#options.onEnd(entry, toEndReason(tombstone.responses?.[0]?.response_range));
+      const { responses } = await this.#options.client.txn({ success: [readKey(this.#toTombstone(entry))] });
+      entry.end(toEndReason(responses?.[0]));
       return entry.noneAnswer;
     }
     if (entry.isRecallable) this.#setWanted(entry, view.isWanted);
@@ -371,7 +337,9 @@ export class EntryQueues {
     }
     if (entry.grant === "held" || ownIndex < countAdmitted(queue)) return this.#grant(entry);
     this.#options.watches.watchBlocker(entry, view, ownIndex);
-    return this.#toWaitingAnswer(entry);
+    // its watch reports what frees it
+    const recheckMs = Math.min(entry.ttlMs, MAX_RECHECK_MS);
+    return { state: "waiting", remainingMs: this.#remainingMs(entry), recheckMs };
   }
 
   #setWanted(entry: Entry, isWanted: boolean): void {
@@ -380,22 +348,11 @@ export class EntryQueues {
     if (isNews) this.#options.onWanted(entry);
   }
 
-  /** recheckMs: a watch reports what frees it. */
-  #toWaitingAnswer(entry: Entry): Answer {
-    return {
-      state: "waiting",
-      remainingMs: this.#remainingMs(entry),
-      recheckMs: Math.min(entry.ttlMs, MAX_RECHECK_MS),
-    };
-  }
-
   async #grant(entry: Entry): Promise<Answer> {
     if (entry.status !== "present") return entry.noneAnswer;
-    if (entry.grant !== "held" && this.toToken(entry.createRevision) < entry.claim.floor) {
+    if (entry.grant !== "held" && this.#options.tokens.first(entry.createRevision) < entry.claim.floor) {
       await this.delete([entry]);
-      throw new StoreRefusedError(
-        "etcd: its tokens are below those seen on this key before: set tokenBase if the locks were moved from another store",
-      );
+      throw new StoreRefusedError(explainLowTokens("etcd"));
     }
     this.grantNow(entry);
     return this.toHeldAnswer(entry);
@@ -413,6 +370,16 @@ export class EntryQueues {
   }
 }
 
+/** @throws StoreRefusedError if the claim does not fit to those of other programs in its queue */
+function refuseBesideForeign({ isExclusive, claim }: Entry, { queue }: QueueView): void {
+  const foreign = queue.find(({ value }) => value === null);
+  if (foreign === undefined || isExclusive) return;
+  throw new StoreRefusedError(
+    `etcd: ${JSON.stringify(foreign.name)} is an entry of another program, which knows exclusive locks only: a reader or permits cannot be locked beside it`,
+    { keys: [claim.locks[0].key] },
+  );
+}
+
 /** Does a claim wait behind the admitted ones? */
 function hasWaiter(queue: readonly QueuedEntry[]): boolean {
   return queue.slice(countAdmitted(queue)).some(({ value }) => value?.wait !== false);
@@ -424,8 +391,12 @@ function toRefusedAnswer(error: unknown): Answer {
   return { state: "none" };
 }
 
-function toEndReason(tombstone: RangeResponse | undefined): EndReason | null {
-  const kv = tombstone?.kvs?.[0];
+function hasKeys(response: OperationResponse | undefined): boolean {
+  return response?.response_range?.kvs !== undefined;
+}
+
+function toEndReason(tombstone: OperationResponse | undefined): EndReason | null {
+  const kv = tombstone?.response_range?.kvs?.[0];
   if (kv === undefined) return null;
   return decodeText(kv.value) === "revoked" ? "revoked" : "released";
 }
@@ -436,18 +407,14 @@ function putTombstone(name: string, reason: EndReason, lease: string): Operation
 
 /** Exclusive claims need a view each; the others of one key share one. */
 function groupByView(entries: readonly Entry[]): (readonly Entry[])[] {
-  const shared = new Map<string, Entry[]>();
-  const groups: Entry[][] = [];
+  const groups = new Map<string, Entry[]>();
   for (const entry of entries) {
-    const group = entry.isExclusive ? undefined : shared.get(entry.queueName);
-    if (group !== undefined) group.push(entry);
-    else {
-      const created = [entry];
-      groups.push(created);
-      if (!entry.isExclusive) shared.set(entry.queueName, created);
-    }
+    const view = entry.isExclusive ? entry.name : entry.queueName;
+    const group = groups.get(view);
+    if (group === undefined) groups.set(view, [entry]);
+    else group.push(entry);
   }
-  return groups;
+  return [...groups.values()];
 }
 
 /** The same entry on another lease. */

@@ -4,13 +4,13 @@
  */
 
 import { findBlocker } from "../../lock-table/admission.ts";
-import type { EndReason } from "../../spi/driver.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
+import type { EtcdClient } from "./client/client.ts";
+import { decodeText, encodeText, rangeOf } from "./client/messages.ts";
+import type { WatchEvent, WatchTarget } from "./client/watch-stream.ts";
 import type { Entry } from "./entry.ts";
-import { decodeText, encodeText, rangeOf } from "./messages.ts";
 import type { QueuedEntry } from "./names.ts";
 import { decodeEntry } from "./names.ts";
-import type { WatchEvent, WatchStream, WatchTarget } from "./watch-stream.ts";
 
 /** A lock that is released by then costs no watch. What changes meanwhile is reported then. */
 const OWN_WATCH_DELAY_MS = 250;
@@ -26,15 +26,12 @@ export interface QueueView {
 }
 
 interface EntryWatchesOptions {
-  readonly stream: WatchStream;
+  readonly client: EtcdClient;
   readonly clock: Clock;
   /** The claim is admitted: the only entry before its own is gone. */
   readonly onFirst: (entry: Entry) => void;
-  /** The answer of a claim may have changed. */
+  /** The answer of a claim may have changed: what it waits for, its own entry, or who waits for it. */
   readonly onChanged: (entry: Entry) => void;
-  /** What has changed in the queue of a held claim must be read: its own entry, or who waits for it. */
-  readonly onUnknown: (entry: Entry) => void;
-  readonly onEnd: (entry: Entry, reason: EndReason | null) => void;
 }
 
 export class EntryWatches {
@@ -80,7 +77,7 @@ export class EntryWatches {
 
   #watchOwnEntry(entry: Entry): void {
     const onEvent = (event: WatchEvent): void => this.#onOwnEvent(entry, event);
-    entry.ownWatch ??= this.#options.stream.watch(
+    entry.ownWatch ??= this.#options.client.watch(
       { key: encodeText(entry.name) },
       { onEvent, onCreated: () => undefined },
     );
@@ -102,15 +99,13 @@ export class EntryWatches {
 
   /** @param watched the name of what is watched: for the same one the watch remains */
   #watch(entry: Entry, watched: string, target: WatchTarget, onEvent: (event: WatchEvent) => void): void {
-    const { stream, onChanged, onUnknown } = this.#options;
+    const { client, onChanged } = this.#options;
     const recheckIfBehind = (): void => {
-      if (entry.watch === null || entry.isCovered) return;
-      if (entry.grant === "waiting") onChanged(entry);
-      else onUnknown(entry);
+      if (entry.watch !== null && !entry.isCovered) onChanged(entry);
     };
     if (entry.watched !== watched) {
       entry.setWatch(null);
-      entry.setWatch(stream.watch(target, { onEvent, onCreated: recheckIfBehind }), watched);
+      entry.setWatch(client.watch(target, { onEvent, onCreated: recheckIfBehind }), watched);
     }
     // another claim of this client watches the same, and has heard of a later change
     if (entry.watch?.since != null) recheckIfBehind();
@@ -120,12 +115,13 @@ export class EntryWatches {
   #onOther(entry: Entry, { isDelete }: WatchEvent): void {
     // perhaps the only one that waited: the next one is news again
     if (isDelete) entry.isWanted = false;
-    if (!entry.isWanted) this.#options.onUnknown(entry);
+    if (!entry.isWanted) this.#options.onChanged(entry);
   }
 
   #onOwnEvent(entry: Entry, { isDelete, kv }: WatchEvent): void {
-    if (entry.status !== "present") return;
-    if (isDelete) this.#options.onEnd(entry, null);
+    // the answer to a release that is repeated says whether it existed
+    if (entry.status !== "present" || entry.isDeletePending) return;
+    if (isDelete) entry.end(null);
     else {
       const { value, leaseId } = decodeEntry(kv);
       if (value?.isRevoked === true) entry.grant = "revoked";

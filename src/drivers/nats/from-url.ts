@@ -1,6 +1,7 @@
 /** nats://user:password@host:4222,host:4222?bucket=locks: servers of NATS, and a bucket; nats://token@host with a token. */
 
 import type { Driver } from "../../spi/driver.ts";
+import { decodePercent } from "../../util/decode-percent.ts";
 import type { ConnectOptions } from "../document-store-url.ts";
 import { parseStoreParameters } from "../document-store-url.ts";
 import { nats } from "./driver.ts";
@@ -29,13 +30,4 @@ function parseLogin(login: string | undefined): { user?: string; password?: stri
   if (login === undefined) return {};
   const [first = "", ...others] = login.split(":").map(decodePercent);
   return others.length === 0 ? { token: first } : { user: first, password: others.join(":") };
-}
-
-function decodePercent(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    // without a cause: it would show the text
-    throw new TypeError("url must be percent-encoded properly");
-  }
 }

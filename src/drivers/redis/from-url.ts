@@ -12,6 +12,7 @@ import { StoreRefusedError } from "../../errors.ts";
 import { readNamedFile } from "../../os/files.ts";
 import type { Driver } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
+import { decodePercent } from "../../util/decode-percent.ts";
 import { toConnectTimeoutMs } from "../connect-timeout.ts";
 import { parseGuardDataLoss } from "../data-loss-guard.ts";
 import type { RedisClient } from "./clients/types.ts";
@@ -204,12 +205,4 @@ function parseParameters(query: string | undefined, isTls: boolean, protocol: st
     throw new TypeError(`url has no parameter ${JSON.stringify(name)} for ${protocol}`);
   }
   return parameters;
-}
-
-function decodePercent(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch (cause) {
-    throw new TypeError("url must be percent-encoded properly", { cause });
-  }
 }

@@ -1,7 +1,7 @@
 /** The checks of `holdfast doctor` on the servers. */
 
 import type { Check } from "../../spi/driver.ts";
-import type { Acl } from "./client/records.ts";
+import { checkReadable, checkTrip, checkVoters } from "../cluster-checks.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 
 /** A shorter session can end during a garbage collector's pause. */
@@ -15,33 +15,22 @@ const VERSION_CHECK: Check = { status: "ok", name: "version", message: "3.6 or n
 export async function diagnose(zk: ZooKeeper, root: string, requestedMs: number): Promise<readonly Check[]> {
   return [
     VERSION_CHECK,
-    await checkMode(zk),
+    await checkReadable("mode", "the configuration cannot be read", () => checkMode(zk)),
     checkSession(zk, requestedMs),
-    await checkRoundTrip(zk, root),
-    await checkPermissions(zk, root),
+    await checkTrip("a round trip to the connected server", () => zk.exists(root)),
+    await checkReadable("rights", `the ACL of ${root} cannot be read`, () => checkPermissions(zk, root)),
   ];
 }
 
 async function checkMode(zk: ZooKeeper): Promise<Check> {
-  let members: readonly string[];
-  try {
-    members = await zk.members();
-  } catch (error) {
-    return {
-      status: "unknown",
-      name: "mode",
-      message: `the configuration cannot be read: ${(error as Error).message}`,
-    };
-  }
-  const voterCount = members.filter((line) => !line.includes(":observer")).length;
-  if (voterCount > 2) return { status: "ok", name: "mode", message: `an ensemble of ${voterCount} voting servers` };
-  return {
-    status: "warn",
+  // a single server lists no members
+  const voters = (await zk.members()).filter((line) => !line.includes(":observer")).length;
+  return checkVoters(voters, {
     name: "mode",
-    message:
-      voterCount === 0 ? "a single server" : `an ensemble of ${voterCount} voting servers, which tolerates no failure`,
-    hint: "nothing is granted during an outage; sessions survive a short restart. Three servers tolerate the failure of one",
-  };
+    one: "server",
+    all: "an ensemble",
+    survival: "sessions survive a short restart",
+  });
 }
 
 function checkSession(zk: ZooKeeper, requestedMs: number): Check {
@@ -64,24 +53,9 @@ function checkSession(zk: ZooKeeper, requestedMs: number): Check {
   };
 }
 
-async function checkRoundTrip(zk: ZooKeeper, root: string): Promise<Check> {
-  const startedAt = performance.now();
-  await zk.exists(root);
-  return {
-    status: "ok",
-    name: "trip",
-    message: `${(performance.now() - startedAt).toFixed(2)} ms for a round trip to the connected server`,
-  };
-}
-
 async function checkPermissions(zk: ZooKeeper, root: string): Promise<Check> {
   const name = "rights";
-  let acl: readonly Acl[];
-  try {
-    acl = await zk.getAcl(root);
-  } catch (error) {
-    return { status: "unknown", name, message: `the ACL of ${root} cannot be read: ${(error as Error).message}` };
-  }
+  const acl = await zk.getAcl(root);
   const message = withoutDigests(
     `${root}: ${acl.map(({ scheme, id, perms }) => `${scheme}:${id}:${formatPermissions(perms)}`).join(", ")}`,
   );

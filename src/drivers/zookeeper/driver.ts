@@ -30,6 +30,7 @@ import type {
 import { StoreRefusedError } from "../../spi/driver.ts";
 import { systemClock } from "../../util/clock.ts";
 import { toConnectTimeoutMs } from "../connect-timeout.ts";
+import { RevisionTokens } from "../revision-tokens.ts";
 import type { ClaimNode } from "./claim-nodes.ts";
 import { ClaimNodes } from "./claim-nodes.ts";
 import { ConnectionLossError, hasCode, isPermanent, toFatalError, ZooKeeperError } from "./client/errors.ts";
@@ -78,8 +79,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   const keyNodes = new KeyNodes(zk, () => acl);
   const reads = new QueueReads(zk, family);
   const writes = new NodeWrites({ zk, claimNodes, reads, watches, acl: () => acl, family });
+  const tokens = new RevisionTokens(tokenBase);
   const queues = new NodeQueues({
-    ...{ zk, claimNodes, keyNodes, reads, writes, watches, recallWatches, isFair, tokenBase, family },
+    ...{ zk, claimNodes, keyNodes, reads, writes, watches, recallWatches, isFair, tokens, family },
     random: Math.random,
   });
 
@@ -202,7 +204,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     async list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
       // no await if connected: so the list is sent before a release that the caller makes next
       if (!zk.isConnected) await zk.waitConnected();
-      return listClaims({ zk, root, family, queues, claimNodes, wall: () => clock.wall() }, query, options);
+      return listClaims({ zk, root, family, tokens, claimNodes, wall: () => clock.wall() }, query, options);
     },
 
     diagnose: () => diagnose(zk, root, options.sessionMs ?? DEFAULT_SESSION_MS),
@@ -246,7 +248,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
         const path = `${keyPath}/${name}`;
         try {
           const { data, stat } = await zk.get(path);
-          if (!queues.hasToken(stat.czxid, decodeData(data)?.tokens ?? 1, token)) return false;
+          if (!tokens.has(stat.czxid, decodeData(data)?.tokens ?? 1, token)) return false;
           if (!now && REVOKE_DATA.equals(data)) return false; // already revoked
           // setting the data first shows the holder's watch why the node is gone
           await zk.multi([

@@ -4,6 +4,7 @@
  */
 
 import type { Driver } from "../../spi/driver.ts";
+import { decodePercent } from "../../util/decode-percent.ts";
 import { createTlsReader, parseBoolean, parseQuery, parseServers, parseTokenBase } from "../cluster-url.ts";
 import { zookeeper } from "./driver.ts";
 import type { Family } from "./node-names.ts";
@@ -28,7 +29,7 @@ export function zookeeperFromUrl(
   const parameters = parseQuery(scheme, query, URL_PARAMETERS, isTls);
   return zookeeper({
     servers: parseServers(hosts, DEFAULT_PORT),
-    chroot: path === "/" ? "" : decodeURIComponent(path),
+    chroot: path === "/" ? "" : decodePercent(path),
     ...(connectTimeout !== undefined && { connectTimeout }),
     ...parseParameters(parameters),
     ...(isTls && { tls: createTlsReader(parameters) }),

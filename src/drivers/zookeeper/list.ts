@@ -4,6 +4,7 @@ import { countAdmitted } from "../../lock-table/admission.ts";
 import type { Answer, ClaimView, ListOptions, ListQuery, LockSpec, Page } from "../../spi/driver.ts";
 import { toPage } from "../../util/chunk.ts";
 import { publicTag } from "../../util/ids.ts";
+import type { RevisionTokens } from "../revision-tokens.ts";
 import type { ClaimNodes } from "./claim-nodes.ts";
 import { hasCode, isPermanent, toFatalError } from "./client/errors.ts";
 import { collect, listChildren } from "./client/helpers.ts";
@@ -13,13 +14,12 @@ import type { ZooKeeper } from "./client/zookeeper.ts";
 import { decodeData, REVOKE_DATA } from "./node-data.ts";
 import type { Family, QueueNode } from "./node-names.ts";
 import { FAMILIES, isClaimId, parseKey, parseQueue, toKeyPath } from "./node-names.ts";
-import type { NodeQueues } from "./queue.ts";
 
 export interface ListContext {
   readonly zk: ZooKeeper;
   readonly root: string;
   readonly family: Family;
-  readonly queues: NodeQueues;
+  readonly tokens: RevisionTokens;
   readonly claimNodes: ClaimNodes;
   /** The wall clock, in milliseconds. */
   readonly wall: () => number;
@@ -130,7 +130,7 @@ async function readKeys({ zk, root }: ListContext, prefix: string): Promise<stri
 
 /** Reads a node; no view if it has been deleted meanwhile. */
 async function readView(context: ListContext, queued: QueuedNode): Promise<readonly ClaimView[]> {
-  const { zk, root, queues, wall } = context;
+  const { zk, root, wall } = context;
   const content = await readNode(zk, `${toKeyPath(queued.key, root)}/${queued.node.name}`);
   if (content === null) return [];
   const { data, stat } = content;
@@ -138,7 +138,7 @@ async function readView(context: ListContext, queued: QueuedNode): Promise<reado
   const { tokens, floor, wait } = ourData ?? { tokens: 1, floor: 0n, wait: true };
   const label = formatLabel(ourData?.label ?? null, data, queued);
   const ageMs = Math.max(wall() - stat.ctime, 0);
-  return [{ ...toView(queued, zk.sessionMs, queues.toToken(stat.czxid), tokens), floor, wait, label, ageMs }];
+  return [{ ...toView(queued, zk.sessionMs, context.tokens.first(stat.czxid), tokens), floor, wait, label, ageMs }];
 }
 
 function toView({ key, node, isHeld }: QueuedNode, remainingMs: number, token: bigint, tokenCount: number) {

@@ -13,6 +13,8 @@ import {
   timeoutRule,
   validateOptions,
 } from "../../util/validate.ts";
+import { serversRule, tlsRule } from "../cluster-options.ts";
+import { tokenBaseRule } from "../revision-tokens.ts";
 import { validatePath } from "./client/paths.ts";
 import type { Acl } from "./client/records.ts";
 import type { SaslOptions } from "./client/sasl.ts";
@@ -69,24 +71,18 @@ export interface ZooKeeperDriverOptions {
 
 /** A shorter session would end before its first answer. The protocol has 32 bits for the session's length. */
 const MIN_SESSION_MS = 100;
-/** Tokens must fit into signed 64 bits, with room for those of the store itself. */
-const MAX_TOKEN_BASE = 2n ** 62n;
 
 /** Each rule returns what the option must be, or null. */
 const OPTION_RULES: OptionRules<ZooKeeperDriverOptions> = {
-  servers: (value) => (isListOf(value, isServer) ? null : "a list of at least one { host, port }"),
+  servers: serversRule,
   chroot: (value) => noProblem(value === "" || validatePath(value, "chroot")),
   root: (value) => noProblem(validatePath(value, "root")),
   sessionMs: millisecondsRule(MIN_SESSION_MS),
   connectTimeout: timeoutRule("connectTimeout"),
-  tokenBase: (value) =>
-    typeof value === "bigint" && value >= 0n && value < MAX_TOKEN_BASE
-      ? null
-      : `a bigint from 0n to ${MAX_TOKEN_BASE}n`,
+  tokenBase: tokenBaseRule,
   auth: (value) => (isListOf(value, isCredential, 0) ? null : "a list of { scheme, auth }, both strings"),
   sasl: (value) => (hasStrings(value, "user", "password") ? null : "{ user, password }, both strings"),
-  tls: (value) =>
-    isObject(value) || typeof value === "function" ? null : "options of node:tls, or a function that returns them",
+  tls: tlsRule,
   family: (value) => (value === "mutex" || value === "readWrite" ? null : '"mutex" or "readWrite"'),
   fair: booleanRule,
   retry: (value) => (typeof value === "function" ? null : "a function of the number of failed rounds"),
@@ -105,10 +101,6 @@ function isListOf(value: unknown, isItem: (item: unknown) => boolean, minLength 
 
 function hasStrings(value: unknown, ...names: readonly string[]): value is Readonly<Record<string, unknown>> {
   return isObject(value) && names.every((name) => typeof value[name] === "string");
-}
-
-function isServer(value: unknown): boolean {
-  return hasStrings(value, "host") && value.host !== "" && isIntegerBetween(value.port, 1, 65_535);
 }
 
 function isCredential(value: unknown): boolean {

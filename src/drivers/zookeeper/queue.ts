@@ -3,6 +3,8 @@
 import { countAdmitted } from "../../lock-table/admission.ts";
 import type { Answer } from "../../spi/driver.ts";
 import { StoreRefusedError } from "../../spi/driver.ts";
+import type { RevisionTokens } from "../revision-tokens.ts";
+import { explainLowTokens } from "../revision-tokens.ts";
 import type { ClaimNode, ClaimNodes } from "./claim-nodes.ts";
 import { hasCode } from "./client/errors.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
@@ -14,9 +16,6 @@ import type { NodeWrites } from "./node-writes.ts";
 import type { QueueReads } from "./queue-reads.ts";
 import type { RecallWatches } from "./recall-watches.ts";
 
-/** The size of a grant's token range, which local hand-offs use. */
-const TOKENS_PER_NODE = 1_024n;
-
 /** When the holder has ended, claims that wait without a node try again within this time, each at a random moment. */
 const RETRY_SPREAD_MS = 20;
 
@@ -24,7 +23,7 @@ interface NodeQueuesOptions {
   readonly zk: ZooKeeper;
   readonly claimNodes: ClaimNodes;
   readonly keyNodes: KeyNodes;
-  readonly tokenBase: bigint;
+  readonly tokens: RevisionTokens;
   readonly family: Family;
   readonly reads: QueueReads;
   readonly writes: NodeWrites;
@@ -158,7 +157,7 @@ export class NodeQueues {
   /** The answer of a held claim, without a request: its watch reports changes. */
   toHeldAnswer(node: ClaimNode): Answer {
     const { token, claim } = node;
-    const tokenCount = Math.min(claim.tokenCount, Number(TOKENS_PER_NODE));
+    const tokenCount = this.#options.tokens.count(claim.tokenCount);
     const isRecalled = this.#options.recallWatches.isRecalled(node);
     return {
       state: "held",
@@ -169,25 +168,10 @@ export class NodeQueues {
     };
   }
 
-  /** The first token of a node that this transaction created. */
-  toToken(czxid: bigint): bigint {
-    return czxid * TOKENS_PER_NODE + this.#options.tokenBase;
-  }
-
-  /** Is that token in the range that was granted with this node, whose claim wanted `count` tokens? */
-  hasToken(czxid: bigint, count: number, token: bigint): boolean {
-    const first = this.toToken(czxid);
-    return token >= first && token < first + BigInt(Math.min(count, Number(TOKENS_PER_NODE)));
-  }
-
   #grant(node: ClaimNode, queue: readonly QueueNode[]): Answer {
     if (!node.isGranted) {
-      const token = this.toToken(node.czxid);
-      if (token < node.claim.floor) {
-        throw new StoreRefusedError(
-          "zookeeper: its tokens are below those seen on this key before: set tokenBase if the locks were moved from another store",
-        );
-      }
+      const token = this.#options.tokens.first(node.czxid);
+      if (token < node.claim.floor) throw new StoreRefusedError(explainLowTokens("zookeeper"));
       node.token = token;
       node.grant = "held";
       this.#options.watches.watchOwnNodeLater(node);

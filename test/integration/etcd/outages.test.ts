@@ -89,6 +89,25 @@ test("without space held locks stay held and are released, claims fail and say w
   expect(await held.release()).toBe(true);
 });
 
+test("without space an attached lock that is released is free at once, and its tombstone comes with the space", async () => {
+  const server = await startServer({ quotaBytes: 8_000_000 });
+  const detached = await openLocks(server).acquire("attached");
+  const lock = await openLocks(server).attach(await detached.detach());
+  const waiting = openLocks(server).acquire("attached");
+  await waitForQueue(server, "attached", 2);
+  await fillEtcd(server);
+  const releasedAt = performance.now();
+  const released = lock.release();
+  const next = await waiting;
+  // else its entry ends with its lease
+  expect(performance.now() - releasedAt).toBeLessThan(WAKE_MS);
+  await emptyEtcd(server);
+  expect(await released).toBe(true);
+  const { entries } = await readEtcdState(server);
+  expect(entries.filter(({ key }) => key.startsWith(`${PREFIX}\0`))).toHaveLength(1);
+  expect(await next.release()).toBe(true);
+});
+
 test("a waiter whose stream breaks, and whose history is compacted meanwhile, gets the lock all the same", async () => {
   const server = await startServer();
   const proxy = await startProxy(server);
@@ -198,8 +217,7 @@ test("a connection that has become silent under a waiter is noticed, and the loc
 test("a stream alone that has become silent, as one that a firewall has forgotten, is noticed at the next renewal", async () => {
   const server = await startServer();
   const proxy = disposeLater(await startStreamProxy(server));
-  // of a lock that can be recalled the queue is read at each renewal
-  const locks = openLocks(proxy, { ttl: "6s", order: "strict" });
+  const locks = openLocks(proxy, { ttl: "6s" });
   const held = await locks.acquire("held");
   const holder = await openLocks(server).acquire("forgotten");
   const waiting = locks.acquire("forgotten");

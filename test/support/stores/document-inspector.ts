@@ -52,13 +52,12 @@ export async function inspectDocuments(address: StoreAddress): Promise<DocumentI
 }
 
 function listEntries([name, bytes]: RawDocument): StoredEntry[] {
-  return [...decodeDocument(bytes, name).entries.values()].map(({ id, key, permits, limit, token }) => ({
-    claim: id,
-    key,
-    permits,
-    limit,
-    state: token === 0 ? "waiting" : "held",
-  }));
+  return decodeDocument(bytes, name).queues.flatMap(([key, entries]) =>
+    entries.map((entry) => {
+      const [claim, , , permits, limit] = entry;
+      return { claim, key, permits, limit, state: entry.at(-1) === 0 ? ("waiting" as const) : ("held" as const) };
+    }),
+  );
 }
 
 interface RawStore {

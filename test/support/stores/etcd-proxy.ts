@@ -12,6 +12,10 @@ export type EtcdProxy = {
   readonly address: EtcdAddress;
   /** The paths of the calls so far. */
   readonly calls: string[];
+  /** The bodies of the calls that the server has answered. */
+  readonly answered: string[];
+  /** How many streams have been opened. */
+  readonly streamCount: number;
   rule: EtcdProxyRule;
   /** Nothing passes on the open streams any more. */
   muteStreams(): void;
@@ -23,6 +27,7 @@ export async function startEtcdProxy(targets: readonly EtcdAddress[]): Promise<E
   const streams = new Set<() => void>();
   const pickTarget = (): EtcdAddress => targets[next++ % targets.length] as EtcdAddress;
   const calls: string[] = [];
+  const answered: string[] = [];
 
   function send(incoming: IncomingMessage): ReturnType<typeof request> {
     const { method, url: path, headers } = incoming;
@@ -59,6 +64,7 @@ export async function startEtcdProxy(targets: readonly EtcdAddress[]): Promise<E
     const forwarded = send(incoming);
     forwarded.on("error", () => outgoing.destroy());
     forwarded.on("response", (response) => {
+      answered.push(body);
       if (verdict === "answerNothing") return void response.resume();
       outgoing.writeHead(response.statusCode ?? 500, response.headers);
       response.pipe(outgoing);
@@ -75,6 +81,10 @@ export async function startEtcdProxy(targets: readonly EtcdAddress[]): Promise<E
   const proxy: EtcdProxy = {
     address: { host: "127.0.0.1", port: (server.address() as AddressInfo).port },
     calls,
+    answered,
+    get streamCount() {
+      return streams.size;
+    },
     rule: () => "pass",
     muteStreams: () => {
       for (const mute of streams) mute();

@@ -3,6 +3,7 @@
 import { isIP } from "node:net";
 import { StoreRefusedError } from "../../../errors.ts";
 import { createTlsFileReader } from "../../../net/tls.ts";
+import { decodePercent } from "../../../util/decode-percent.ts";
 import { isObject } from "../../../util/validate.ts";
 
 /** The parameters of a url that pg reads. */
@@ -232,14 +233,6 @@ function parseTls(text: string | null): TlsSettings | null {
     // as another value
   }
   throw new TypeError("url parameter ssl must be true, false or the options of tls.connect() as JSON");
-}
-
-function decodePercent(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch (cause) {
-    throw new TypeError("url must be percent-encoded properly", { cause });
-  }
 }
 
 function parseServerUrl(url: string, protocols: readonly string[], form: string): URL {

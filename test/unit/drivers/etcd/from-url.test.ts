@@ -19,7 +19,7 @@ test.each([
   ["etcd://ana@a", "a user and a password, or neither"],
   ["etcd://:secret@a", "a user and a password, or neither"],
   ["etcd://ana:secret:secret@a", "a user and a password, or neither"],
-  ["etcd://ana:secret%@a", "valid percent-encoding"],
+  ["etcd://ana:secret%@a", "percent-encoded properly"],
   ["etcd://a:0", 'host:port, not "a:0"'],
   ["etcd://a:2379,", 'host:port, not ""'],
   ["etcd://a?perfix=x", 'no parameter "perfix"'],

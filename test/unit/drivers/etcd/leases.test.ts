@@ -1,9 +1,9 @@
 // The leases of a driver, with the answers of the servers as the test says.
 
 import { expect, test } from "vitest";
+import type { EtcdClient } from "../../../../src/drivers/etcd/client/client.ts";
 import type { Lease } from "../../../../src/drivers/etcd/entry.ts";
 import { Entry } from "../../../../src/drivers/etcd/entry.ts";
-import type { Gateway } from "../../../../src/drivers/etcd/gateway.ts";
 import { Leases } from "../../../../src/drivers/etcd/leases.ts";
 import type { Clock } from "../../../../src/util/clock.ts";
 
@@ -20,18 +20,17 @@ class Servers {
   failing = "";
   readonly calls: Call[] = [];
   readonly ended: Lease[] = [];
-  readonly overdue: Entry[] = [];
   #lastLease = 0;
 
   readonly leases: Leases = new Leases({
-    gateway: { call: (path: string, body: Call["body"]) => this.#answer(path, body) } as unknown as Gateway,
+    client: {
+      call: (path: string, body: Call["body"]) => this.#answer(path, body),
+      txn: (body: Call["body"]) => this.#answer("/v3/kv/txn", body),
+      range: (body: Call["body"]) => this.#answer("/v3/kv/range", body),
+    } as unknown as EtcdClient,
     clock: { now: () => this.now } as Clock,
     probeKey: "p",
     onEnded: (lease) => void this.ended.push(lease),
-    onOverdue: (entry) => {
-      this.overdue.push(entry);
-      entry.end("expired");
-    },
   });
 
   count(path: string): number {
@@ -52,7 +51,7 @@ class Servers {
 
 function makeEntry(lease: Lease, dueAt: number): Entry {
   const claim = { id: "id", locks: [{ key: "k", permits: 1, limit: 1 }], ttlMs: 10_000 };
-  const entry = new Entry(claim as unknown as Entry["claim"], "k/", `k/${dueAt}`);
+  const entry = new Entry(claim as unknown as Entry["claim"], "k/", `k/${dueAt}`, () => undefined);
   entry.dueAt = dueAt;
   entry.setLease(lease);
   return entry;
@@ -66,13 +65,10 @@ test("claims with one ttl have one lease, and it is granted once", async () => {
   expect(leases[0]?.remainingMs(servers.now)).toBe(10_000);
 });
 
-test("there are at most 16: further ttls have the next longer one", async () => {
+test("each ttl has a lease, in whole seconds", async () => {
   const servers = new Servers();
-  for (let seconds = 2; seconds <= 32; seconds += 2) await servers.leases.obtain(seconds * 1_000);
-  expect(servers.count("grant")).toBe(16);
-  expect((await servers.leases.obtain(2_500)).seconds).toBe(4);
-  expect(servers.count("grant")).toBe(16);
-  expect((await servers.leases.obtain(60_000)).seconds).toBe(60);
+  for (const ttlMs of [1, 1_000, 1_001, 2_500, 60_000]) await servers.leases.obtain(ttlMs);
+  expect(servers.calls.map(({ body }) => body.TTL)).toEqual(["1", "2", "3", "60"]);
 });
 
 test("one that has little left is extended first, and counts from when the keep-alive was sent", async () => {
@@ -137,7 +133,7 @@ test("entries whose claims were not renewed are deleted before it, and if that f
   expect(servers.count("keepalive")).toBe(0);
   servers.failing = "";
   await servers.leases.extend(lease);
-  expect(servers.overdue).toEqual([overdue]);
+  expect(overdue).toMatchObject({ status: "ended", endReason: "expired" });
   expect([...lease.entries]).toEqual([live]);
   const paths = servers.calls.map(({ path }) => path);
   expect(paths.lastIndexOf("/v3/kv/txn")).toBeLessThan(paths.indexOf("/v3/lease/keepalive"));

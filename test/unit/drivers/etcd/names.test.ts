@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { KeyValue } from "../../../../src/drivers/etcd/messages.ts";
-import { decodeText, encodeText, rangeOf } from "../../../../src/drivers/etcd/messages.ts";
+import type { KeyValue } from "../../../../src/drivers/etcd/client/messages.ts";
+import { decodeText, encodeText, rangeOf } from "../../../../src/drivers/etcd/client/messages.ts";
 import { decodeEntry, encodeRevoked, encodeValue, Names, toQueue } from "../../../../src/drivers/etcd/names.ts";
 import type { Claim } from "../../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../../src/spi/driver.ts";

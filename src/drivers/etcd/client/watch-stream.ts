@@ -1,5 +1,5 @@
 /**
- * All watches of a driver, over one stream.
+ * All watches of a client, over one stream.
  *
  * Invariants
  * - A watch reports all changes after the revision `since`: that at which the member has created it, on each new stream again, or of the last
@@ -8,9 +8,9 @@
  * - A stream is believed only as long as the member answers it: confirm() asks it for an answer.
  */
 
-import { backoffMs } from "../../util/backoff.ts";
-import type { Clock, Timer } from "../../util/clock.ts";
-import { runAfterReading } from "../../util/run-after-reading.ts";
+import { backoffMs } from "../../../util/backoff.ts";
+import type { Clock, Timer } from "../../../util/clock.ts";
+import { runAfterReading } from "../../../util/run-after-reading.ts";
 import { toCallError } from "./errors.ts";
 import type { GatewayStream, StreamEvents } from "./gateway.ts";
 import type { KeyValue } from "./messages.ts";

@@ -3,7 +3,7 @@
  *
  * Invariants
  * - A call is sent a second time only if the first certainly did nothing (no connection, no valid token), or on a kept
- *   connection that the member had closed: all calls of the driver may arrive twice.
+ *   connection that the member had closed: each call may arrive twice.
  * - A member that does not answer in time, or has no leader, is left for the next one, and the stream with it: what the stream of
  *   a member without a leader does not show is not missed for longer than a call takes.
  */
@@ -12,18 +12,18 @@ import type { ClientRequest, IncomingMessage, RequestOptions } from "node:http";
 import { Agent as HttpAgent, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { ConnectionOptions } from "node:tls";
-import { StoreRefusedError } from "../../errors.ts";
-import type { Clock } from "../../util/clock.ts";
-import { runAfterReading } from "../../util/run-after-reading.ts";
-import type { ServerAddress } from "../cluster-url.ts";
-import { EtcdError, toCallError, UNAUTHENTICATED, UNAVAILABLE } from "./errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
+import type { Clock } from "../../../util/clock.ts";
+import { runAfterReading } from "../../../util/run-after-reading.ts";
+import type { ServerAddress } from "../../cluster-url.ts";
+import { EtcdError, hasCode, toCallError, UNAUTHENTICATED, UNAVAILABLE } from "./errors.ts";
 
 export interface GatewayOptions {
   readonly servers: readonly ServerAddress[];
   readonly user?: string;
   readonly password?: string;
-  /** Called before each connection. */
-  readonly tls?: () => ConnectionOptions;
+  /** A function is called before each connection. */
+  readonly tls?: ConnectionOptions | (() => ConnectionOptions);
   readonly timeoutMs: number;
   readonly clock: Clock;
 }
@@ -217,11 +217,11 @@ export class Gateway {
   }
 
   #createRequest(server: number, path: string, token: string, isKept: boolean): ClientRequest {
-    if (this.#isClosed) throw new Error("etcd: the driver is closed");
+    if (this.#isClosed) throw new Error("etcd: the client is closed");
     const { servers, tls } = this.#options;
     const { host, port } = servers[server] as ServerAddress;
     const options: RequestOptions = {
-      ...tls?.(),
+      ...(typeof tls === "function" ? tls() : tls),
       ...{ host, port, path, method: "POST" },
       agent: isKept ? this.#agent : false,
       headers: {
@@ -242,10 +242,6 @@ export class Gateway {
 function isMemberAtFault(error: unknown): boolean {
   if (error instanceof StoreRefusedError) return false;
   return !(error instanceof EtcdError) || error.code === UNAVAILABLE;
-}
-
-function hasCode(error: unknown, code: number): boolean {
-  return error instanceof EtcdError && error.code === code;
 }
 
 function readLines(response: IncomingMessage, onLine: (line: string) => void): void {

@@ -1,12 +1,13 @@
 /** Failures of etcd's JSON gateway. */
 
-import { StoreRefusedError } from "../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 
 /** Status codes of gRPC. */
 const INVALID_ARGUMENT = 3;
+/** As that of a lease that has ended. */
 export const NOT_FOUND = 5;
 const PERMISSION_DENIED = 7;
-const RESOURCE_EXHAUSTED = 8;
+export const RESOURCE_EXHAUSTED = 8;
 export const UNAVAILABLE = 14;
 export const UNAUTHENTICATED = 16;
 
@@ -19,6 +20,11 @@ export class EtcdError extends Error {
     this.name = "EtcdError";
     this.code = code;
   }
+}
+
+/** Is it a failure with this status code of gRPC? */
+export function hasCode(error: unknown, code: number): boolean {
+  return error instanceof EtcdError && error.code === code;
 }
 
 /** The error of an answer: its HTTP status, and its body. */
@@ -34,13 +40,13 @@ export function toCallError(status: number, body: string): Error {
     return new StoreRefusedError("etcd: the servers require a user and a password, also of clients with a certificate");
   if (code === PERMISSION_DENIED)
     return new StoreRefusedError(
-      "etcd: the user has no right to these keys: it needs to read and write the keys below the prefix",
+      'etcd: the user has no right to these keys: it needs the permission "readwrite" for them',
     );
   if (code === INVALID_ARGUMENT && /authentication failed/.test(message))
     return new StoreRefusedError("etcd: the user or the password is wrong");
   if (code === RESOURCE_EXHAUSTED && /space exceeded/.test(message))
     return new EtcdError(
-      "the database has reached its quota (alarm NOSPACE): locks can only be released until it is compacted, defragmented and disarmed",
+      "the database has reached its quota (alarm NOSPACE): keys can only be deleted until it is compacted, defragmented and disarmed",
       code,
     );
   return new EtcdError(message, code);

@@ -1,4 +1,4 @@
-/** The messages of etcd's JSON gateway that the driver uses: bytes are base64, 64-bit numbers are decimal strings, zeros are left out. */
+/** The messages of etcd's JSON gateway that are used here: bytes are base64, 64-bit numbers are decimal strings, zeros are left out. */
 
 /** Of each answer. */
 export interface Header {
@@ -60,11 +60,12 @@ export function decodeText(base64 = ""): string {
   return Buffer.from(base64, "base64").toString("utf8");
 }
 
-/** The range of all keys that begin with this text, which ends with an ASCII character. */
+/** The range of all keys that begin with this text. */
 export function rangeOf(prefix: string): { readonly key: string; readonly range_end: string } {
   // "\0" is the first key and the end of all
   if (prefix === "") return { key: encodeText("\0"), range_end: encodeText("\0") };
   const end = Buffer.from(prefix, "utf8");
+  // no byte of UTF-8 is 0xff
   end[end.length - 1] = (end[end.length - 1] as number) + 1;
   return { key: encodeText(prefix), range_end: end.toString("base64") };
 }
