@@ -4,6 +4,7 @@
  */
 
 import { expect } from "vitest";
+import { tcpProxy } from "../../src/torture/tcp-proxy.ts";
 import { writeChildScripts } from "../support/processes/child-scripts.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";
 import type { ProcessHarness } from "../support/processes/process-harness.ts";
@@ -11,7 +12,6 @@ import { test } from "../support/processes/process-harness.ts";
 import { sendSignal } from "../support/processes/process-tree.ts";
 import type { Report, Worker } from "../support/processes/worker.ts";
 import { startWorker } from "../support/processes/worker.ts";
-import { tcpProxy } from "../support/tcp-proxy.ts";
 import { until } from "../support/until.ts";
 
 const GUARANTEES =

@@ -1,6 +1,7 @@
 // A standby that follows asynchronously: it is refused while it is one, and promoted it may lack the last grants.
 
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { stopProcess } from "../../support/processes/process-tree.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -11,7 +12,6 @@ import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../../support/stores/sql-inspector.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
 withPostgres((server) => {

@@ -3,11 +3,11 @@
 import { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
 withRedis((server) => {

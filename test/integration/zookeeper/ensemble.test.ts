@@ -8,6 +8,8 @@ import { createLocks } from "../../../src/client/locks.ts";
 import type { ServerAddress } from "../../../src/drivers/zookeeper/client/server-list.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { testDriver } from "../../client/suite.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
@@ -16,8 +18,6 @@ import { toReleases } from "../../support/releases.ts";
 import type { Ensemble, ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startEnsemble } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim } from "../../support/stores/zookeeper-fixture.ts";
-import type { TcpProxy } from "../../support/tcp-proxy.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 60_000;

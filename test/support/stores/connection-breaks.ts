@@ -8,7 +8,7 @@ import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
-import type { TcpProxy } from "../tcp-proxy.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { until } from "../until.ts";
 
 const KEY = "key";

@@ -1,0 +1,172 @@
+/** `holdfast torture`: locks under faults, with a verdict. */
+
+import { randomBytes } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { release, tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline/promises";
+import { pathToFileURL } from "node:url";
+import { PACKAGE_VERSION } from "../../../protocol/handshake.ts";
+import { openHoldfast } from "../../../torture/holdfast-subject.ts";
+import { serveRegister } from "../../../torture/register.ts";
+import type { Row } from "../../../torture/report.ts";
+import { formatSentence, tableOf } from "../../../torture/report.ts";
+import type { StartedStore } from "../../../torture/stores/started-store.ts";
+import type { StoreName } from "../../../torture/stores/stores.ts";
+import { startStore } from "../../../torture/stores/stores.ts";
+import type { OpenSubject, SubjectOptions } from "../../../torture/subject.ts";
+import type { TortureResult } from "../../../torture/torture.ts";
+import { runTorture } from "../../../torture/torture.ts";
+import { runWorker } from "../../../torture/worker.ts";
+import type { ChildCommand } from "../../../torture/worker-pool.ts";
+import { formatDuration } from "../../../util/duration.ts";
+import { CommandError } from "../../errors.ts";
+import { describeStore } from "../../open-store.ts";
+import { formatJsonLine, info, printLine } from "../../output.ts";
+import { catchSignals } from "../../signals.ts";
+import type { TortureFlags, TortureSettings } from "./options.ts";
+import { parseTortureFlags } from "./options.ts";
+
+/** As those of Jepsen: unknown is no success. */
+const EXIT_CODES_OF_VERDICTS = { ok: 0, violated: 1, unknown: 2 } as const;
+const WORKERS = 5;
+const REQUESTS_PER_SECOND = 1_000;
+/** On a store of a user: others use it, too. */
+const REQUESTS_PER_SECOND_OF_USERS = 200;
+const TTL_OF_USERS_MS = 2_000;
+
+/** The exit code is that of the worst verdict. */
+export async function tortureCommand(flags: TortureFlags): Promise<number> {
+  const settings = parseTortureFlags(flags);
+  const { terminating } = catchSignals();
+  const subjects = settings.rivals.length === 0 ? [null] : settings.rivals;
+  const stores = settings.url === undefined ? settings.start : [null];
+  await announce(settings);
+  let worst = 0;
+  for (const store of stores) {
+    for (const subject of subjects) {
+      const isOnly = stores.length * subjects.length === 1;
+      const out = isOnly
+        ? settings.out
+        : join(settings.out, `${store ?? "store"}${subject === null ? "" : `-${nameOf(subject)}`}`);
+      const result = await runOne(settings, store, subject, out, terminating);
+      terminating.throwIfAborted();
+      printResult(settings, result, out);
+      worst = Math.max(worst, EXIT_CODES_OF_VERDICTS[result.verdict.verdict]);
+    }
+  }
+  return worst;
+}
+
+/** The commands of its child processes, which no user calls. */
+export async function tortureWorkerCommand(): Promise<number> {
+  return runWorker(openSubject);
+}
+
+export async function tortureRegisterCommand(socketPath: string, historyPath: string): Promise<number> {
+  serveRegister(socketPath, historyPath);
+  return new Promise(() => undefined);
+}
+
+async function openSubject(path: string | null, options: SubjectOptions): ReturnType<OpenSubject> {
+  if (path === null) return openHoldfast(options);
+  const adapter = (await import(pathToFileURL(path).href)) as { readonly openSubject: OpenSubject };
+  return adapter.openSubject(options);
+}
+
+/** Says what it will do; on a user's store it asks. @throws CommandError usage */
+async function announce({ url, faults, ms, isConfirmed, isQuiet, out }: TortureSettings): Promise<void> {
+  if (url === undefined) return;
+  const lines = [
+    `This will use ${describeStore(url)} for about ${formatDuration(ms)}:`,
+    `  - ${WORKERS} processes take and release locks whose keys begin with a random prefix, at most ${REQUESTS_PER_SECOND_OF_USERS} times a second, with leases of ${formatDuration(TTL_OF_USERS_MS)};`,
+    `  - faults (${faults.join(", ") || "none"}) strike these processes and their connections, never the store or its other users;`,
+    "  - at its end it looks whether any of its locks is left;",
+    `  - the history and the reports are written to ${out}.`,
+  ];
+  if (!isQuiet || !isConfirmed) for (const line of lines) info(line);
+  if (isConfirmed) return;
+  if (process.stdin.isTTY !== true)
+    throw new CommandError("usage", "--yes is needed to do this without a terminal; nothing was done");
+  const prompt = createInterface({ input: process.stdin, output: process.stderr });
+  const answer = await prompt.question("Continue? [y/N] ");
+  prompt.close();
+  if (!/^y(?:es)?$/i.test(answer.trim())) throw new CommandError("usage", "not confirmed; nothing was done");
+}
+
+async function runOne(
+  settings: TortureSettings,
+  name: StoreName | null,
+  subjectPath: string | null,
+  out: string,
+  signal: AbortSignal,
+): Promise<TortureResult> {
+  const temporaryDirectory = mkdtempSync(join(tmpdir(), "holdfast-torture-"));
+  let store: StartedStore | null = null;
+  try {
+    if (name !== null) {
+      const data = join(temporaryDirectory, "data");
+      mkdirSync(data, { mode: 0o700 });
+      store = await startStore(name, data, ownCommand()).catch((error: Error) => {
+        throw new CommandError("unreachable", error.message, { cause: error });
+      });
+    }
+    return await runTorture({
+      directory: out,
+      temporaryDirectory,
+      url: store?.url ?? (settings.url as string),
+      storeName: store?.name ?? describeStore(settings.url),
+      store,
+      prefix: `torture-${randomBytes(4).toString("hex")}/`,
+      seed: settings.seed,
+      ms: settings.ms,
+      ttlMs: store?.ttlMs ?? TTL_OF_USERS_MS,
+      workers: WORKERS,
+      faults: settings.faults,
+      requestsPerSecond: store === null ? REQUESTS_PER_SECOND_OF_USERS : REQUESTS_PER_SECOND,
+      subjectPath,
+      subjectName: subjectPath === null ? `Holdfast ${PACKAGE_VERSION}` : nameOf(subjectPath),
+      versions: { holdfast: PACKAGE_VERSION, node: process.version, kernel: release() },
+      workerCommand: ownCommand("torture-worker"),
+      registerCommand: ownCommand("torture-register"),
+      signal,
+    });
+  } finally {
+    await store?.close();
+    rmSync(temporaryDirectory, { recursive: true, force: true });
+  }
+}
+
+function ownCommand(...args: readonly string[]): ChildCommand {
+  return [process.execPath, ...process.execArgv, process.argv[1] as string, ...args] as unknown as ChildCommand;
+}
+
+function nameOf(path: string): string {
+  return (path.split("/").at(-1) as string).replace(/\.[cm]?[jt]s$/, "");
+}
+
+function printResult(
+  { isJson, seed }: TortureSettings,
+  { history, verdict, notTested }: TortureResult,
+  out: string,
+): void {
+  const summary = { ...verdict, notTested, seed, run: history.header };
+  writeFileSync(join(out, "summary.json"), `${JSON.stringify(summary, null, 2)}\n`);
+  if (isJson) {
+    printLine(formatJsonLine(summary));
+    return;
+  }
+  printLine(formatSentence(history, verdict));
+  const rows: Row[] = [
+    ...tableOf(verdict.figures),
+    ...Object.entries(notTested).map(([name, why]): Row => [`not tested: ${name}`, why]),
+  ];
+  for (const [kind, reason] of history.unsupported) rows.push([`not tested: ${kind}`, reason]);
+  const width = Math.max(...rows.map(([what]) => what.length));
+  for (const [what, value] of rows) printLine(`  ${what.padEnd(width)}  ${value}`);
+  for (const { invariant, at, key, operations, message } of verdict.violations.slice(0, 20))
+    printLine(
+      `  ${(at / 1e6).toFixed(3)} s ${invariant}${key === null ? "" : ` of ${key}`}: ${message} (${operations.join(", ")})`,
+    );
+  printLine(`  history and reports: ${out}`);
+}
