@@ -111,13 +111,16 @@ export class Worker {
     }
     this.#report({ event: "granted", ...this.#stamp(), op, tokens: hold.tokens });
     const lost = new AbortController();
+    let isReleasing = false;
     hold.onLost((reason) => {
+      if (isReleasing) return;
       this.#report({ event: "lost", ...this.#stamp(), op, reason });
       lost.abort();
     });
     if (this.#ask(op, hold)) await this.#hold(operation, hold, lost.signal);
     this.#ask(op, hold);
     this.#report({ event: "releasing", ...this.#stamp(), op });
+    isReleasing = true;
     const wasHeld = await hold.release().catch(() => null);
     this.#report({ event: "released", ...this.#stamp(), op, wasHeld });
   }

@@ -39,7 +39,7 @@ export function createOperationChooser(random: Random, ttlMs: number): Operation
           return { ...exclusive, keys: [random.pick(KEYS)] };
       }
     },
-    workMs: () => (random.chance(0.015) ? random.int(2 * ttlMs) : random.int(10)),
+    workMs: () => (random.chance(0.006) ? random.int(2 * ttlMs) : random.int(10)),
     exclude: (kind) => void kinds.delete(kind),
   };
 }
