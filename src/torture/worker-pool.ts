@@ -4,6 +4,7 @@ import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import type { NemesisEvent } from "./history.ts";
+import { endWithParent } from "./processes/end-with-parent.ts";
 import type { WorkerCommand, WorkerSettings } from "./worker.ts";
 
 /** How a child process of this command is started: the program and its first arguments. */
@@ -91,7 +92,8 @@ export class WorkerPool {
 
   #start(place: number): void {
     const worker = this.#count++;
-    const [program, ...args] = this.#options.command;
+    // also one that is stopped, when torture itself is killed
+    const [program = "", ...args] = endWithParent(this.#options.command);
     const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"] });
     const running: RunningWorker = { worker, place, child, isReady: false, isStopped: false };
     this.#running.set(worker, running);

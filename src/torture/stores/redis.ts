@@ -1,41 +1,31 @@
-/** A Redis server that writes each change to its disk before it answers: redis-server of the system. */
+/** A Redis server that writes each change to its disk before it answers. */
 
-import { execFileSync } from "node:child_process";
-import { connect } from "node:net";
+import { join } from "node:path";
+import { firstAnswer, startOnFreePort } from "../processes/database-process.ts";
+import { versionOf } from "./programs.ts";
 import type { StartedStore } from "./started-store.ts";
-import { freePort, StoreProcess } from "./store-process.ts";
+import { injectInto } from "./store-process.ts";
 
 export async function startRedis(directory: string): Promise<StartedStore> {
-  const version = /v=([\d.]+)/.exec(execFileSync("redis-server", ["--version"], { encoding: "utf8" }))?.[1] ?? "";
-  const port = await freePort();
-  const server = new StoreProcess({
+  const version = versionOf("redis-server", ["--version"]);
+  const { port, process: server } = await startOnFreePort((port) => ({
+    name: "Redis",
     command: [
       ...(["redis-server", "--port", String(port), "--bind", "127.0.0.1", "--dir", directory] as const),
-      ...["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--loglevel", "warning"],
+      ...["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--logfile", ""],
     ],
-    isReady: () => answersPing(port),
-  });
-  await server.start();
+    log: join(directory, "log"),
+    environment: {},
+    stopSignal: "SIGTERM",
+    faults: /REDIS BUG REPORT/g,
+    // not while it loads its data
+    isReady: async () => (await firstAnswer(port, Buffer.from("PING\r\n"))).toString().startsWith("+PONG"),
+  }));
   return {
     name: `Redis ${version}`,
     url: `redis://127.0.0.1:${port}`,
     ttlMs: 1_000,
-    inject: (fault) => server.inject(fault),
-    close: () => server.close(),
+    inject: injectInto(server),
+    close: () => server.crash(),
   };
-}
-
-/** Not while it loads its data. */
-function answersPing(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ host: "127.0.0.1", port });
-    socket.once("connect", () => socket.write("PING\r\n"));
-    socket.once("data", (reply) => {
-      resolve(reply.toString().startsWith("+PONG"));
-      socket.destroy();
-    });
-    socket.once("error", () => resolve(false));
-    socket.setTimeout(1_000, () => socket.destroy());
-    socket.once("close", () => resolve(false));
-  });
 }

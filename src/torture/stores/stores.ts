@@ -1,18 +1,37 @@
 /** The stores that torture can start. */
 
 import type { ChildCommand } from "../worker-pool.ts";
+import { startEtcd } from "./etcd.ts";
 import { startLockServer } from "./lock-server.ts";
+import { startMariaDb } from "./mariadb.ts";
+import { startNats } from "./nats.ts";
+import { startPostgres } from "./postgres.ts";
 import { startRedis } from "./redis.ts";
+import { startSqlite } from "./sqlite.ts";
 import type { StartedStore } from "./started-store.ts";
+import { startZooKeeper } from "./zookeeper.ts";
 
-type StartStore = (directory: string, holdfast: ChildCommand) => Promise<StartedStore>;
+export type StoreName =
+  | "server"
+  | "server-tcp"
+  | "redis"
+  | "zookeeper"
+  | "etcd"
+  | "postgres"
+  | "mariadb"
+  | "sqlite"
+  | "nats";
 
-export type StoreName = "server" | "server-tcp" | "redis";
-
-const STORES: Readonly<Record<StoreName, StartStore>> = {
+const STORES: Readonly<Record<StoreName, (directory: string, holdfast: ChildCommand) => Promise<StartedStore>>> = {
   server: (directory, holdfast) => startLockServer(directory, holdfast, "socket"),
   "server-tcp": (directory, holdfast) => startLockServer(directory, holdfast, "tcp"),
-  redis: (directory) => startRedis(directory),
+  redis: startRedis,
+  zookeeper: startZooKeeper,
+  etcd: startEtcd,
+  postgres: startPostgres,
+  mariadb: startMariaDb,
+  sqlite: startSqlite,
+  nats: startNats,
 };
 
 export const STORE_NAMES: readonly StoreName[] = Object.keys(STORES) as StoreName[];

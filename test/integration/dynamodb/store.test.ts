@@ -7,13 +7,13 @@ import { dynamodb } from "../../../src/drivers/dynamodb/driver.ts";
 import type { DynamoDbStoreOptions } from "../../../src/drivers/dynamodb/store.ts";
 import { dynamoDbStore } from "../../../src/drivers/dynamodb/store.ts";
 import type { DriverEvents } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { HttpProxy } from "../../support/http-proxy.ts";
 import { httpProxy } from "../../support/http-proxy.ts";
 import { documentStoreTests, soon } from "../../support/stores/document-store-tests.ts";
 import { AWS_ENVIRONMENT } from "../../support/stores/document-stores.ts";
 import type { Dynalite } from "../../support/stores/dynalite.ts";
 import { startDynalite } from "../../support/stores/dynalite.ts";
-import { until } from "../../support/until.ts";
 
 let server: Dynalite;
 let proxy: HttpProxy;

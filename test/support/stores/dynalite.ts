@@ -3,9 +3,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { DatabaseProcess } from "../../../src/torture/processes/database-process.ts";
+import { startOnFreePort } from "../../../src/torture/processes/database-process.ts";
 import { resolveInterop } from "../interop.ts";
-import type { DatabaseProcess } from "./database-process.ts";
-import { startOnFreePort } from "./database-process.ts";
 import { answers } from "./moto.ts";
 
 export interface Dynalite extends Pick<DatabaseProcess, "start" | "stop" | "crash" | "signal"> {

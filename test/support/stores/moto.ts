@@ -4,10 +4,10 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import type { DatabaseProcess } from "../../../src/torture/processes/database-process.ts";
+import { startOnFreePort } from "../../../src/torture/processes/database-process.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { assertOutsideOfTests } from "../outside-of-tests.ts";
-import type { DatabaseProcess } from "./database-process.ts";
-import { startOnFreePort } from "./database-process.ts";
 
 const FOLDER = resolve("test/interop/moto");
 const ENVIRONMENT = join(FOLDER, "node_modules/python");

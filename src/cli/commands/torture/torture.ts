@@ -11,6 +11,7 @@ import { openHoldfast } from "../../../torture/holdfast-subject.ts";
 import { serveRegister } from "../../../torture/register.ts";
 import type { Row } from "../../../torture/report.ts";
 import { formatSentence, tableOf } from "../../../torture/report.ts";
+import { withoutCreation } from "../../../torture/store-urls.ts";
 import type { StartedStore } from "../../../torture/stores/started-store.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
 import { startStore } from "../../../torture/stores/stores.ts";
@@ -80,6 +81,7 @@ async function announce({ url, faults, ms, isConfirmed, isQuiet, out }: TortureS
   const lines = [
     `This will use ${describeStore(url)} for about ${formatDuration(ms)}:`,
     `  - ${WORKERS} processes take and release locks whose keys begin with a random prefix, at most ${REQUESTS_PER_SECOND_OF_USERS} times a second, with leases of ${formatDuration(TTL_OF_USERS_MS)};`,
+    "  - nothing is created or upgraded but these locks;",
     `  - faults (${faults.join(", ") || "none"}) strike these processes and their connections, never the store or its other users;`,
     "  - at its end it looks whether any of its locks is left;",
     `  - the history and the reports are written to ${out}.`,
@@ -114,7 +116,7 @@ async function runOne(
     return await runTorture({
       directory: out,
       temporaryDirectory,
-      url: store?.url ?? (settings.url as string),
+      url: store?.url ?? withoutCreation(settings.url as string),
       storeName: store?.name ?? describeStore(settings.url),
       store,
       prefix: `torture-${randomBytes(4).toString("hex")}/`,

@@ -1,4 +1,4 @@
-/** Urls of stores behind a proxy of ours. */
+/** Urls of stores, as the workers get them. */
 
 import type { Address } from "./tcp-proxy.ts";
 
@@ -42,4 +42,10 @@ export function findProxyTarget(url: string): ProxiedStore | null {
     target,
     urlAt: (address) => ("path" in address ? url : `${before}${address.host}:${address.port}${after}`),
   };
+}
+
+/** The url with which nothing is created in a database of a user. */
+export function withoutCreation(url: string): string {
+  if (!/^(?:postgres(?:ql)?|mysql|mariadb|sqlite):/i.test(url) || /[?&]createTables=/.test(url)) return url;
+  return `${url}${url.includes("?") ? "&" : "?"}createTables=false`;
 }
