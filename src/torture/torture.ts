@@ -17,6 +17,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { connect as connectLocks } from "../client/connect.ts";
 import type { Locks } from "../client/locks.ts";
+import { StoreRefusedError } from "../errors.ts";
 import { createRandom } from "../testing/random.ts";
 import type { Verdict } from "./checker.ts";
 import { checkHistory } from "./checker.ts";
@@ -27,6 +28,7 @@ import { HISTORY_FORMAT, parseHistory } from "./history.ts";
 import { injectFaults } from "./nemesis.ts";
 import type { History } from "./operations.ts";
 import { readOperations } from "./operations.ts";
+import { endWithParent } from "./processes/end-with-parent.ts";
 import type { ProxiedStore } from "./store-urls.ts";
 import { findProxyTarget } from "./store-urls.ts";
 import type { StartedStore } from "./stores/started-store.ts";
@@ -72,11 +74,36 @@ export interface TortureResult {
   readonly notTested: Readonly<Record<string, string>>;
 }
 
+/** Its warnings are for programs, not for a run. */
+const ignore = (): void => undefined;
+const SILENT = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 const BYSTANDER_MS = 200;
 const BYSTANDER_KEY = "bystander";
 /** For workers that are stopped, besides the longest wait of a request. */
 const FINISH_MS = 10_000;
 const MAX_LISTED_MS = 5_000;
+
+/** The leases that a run may use, in milliseconds: short ones show more, and a run that is killed leaves its locks for no longer. */
+const LEASES = [2_000, 5_000, 10_000] as const;
+
+/**
+ * The shortest lease of these that the store grants.
+ * @throws StoreRefusedError if it grants none of them, TypeError for a wrong url, StoreError if it cannot be reached
+ */
+export async function findLease(url: string, prefix: string): Promise<number> {
+  for (const ttlMs of LEASES) {
+    const locks = await connectLocks(url, { prefix, ttl: ttlMs, logger: SILENT });
+    try {
+      await (await locks.tryAcquire(BYSTANDER_KEY))?.release();
+      return ttlMs;
+    } catch (error) {
+      if (!(error instanceof StoreRefusedError) || ttlMs === LEASES.at(-1)) throw error;
+    } finally {
+      await locks.close();
+    }
+  }
+  return LEASES[2];
+}
 
 /** @throws Error if the store, the register or a proxy cannot be started */
 export async function runTorture(options: TortureOptions): Promise<TortureResult> {
@@ -131,7 +158,7 @@ async function runPhases(
     }),
   });
   onEnd(() => pool.abort());
-  const locks = await connectLocks(options.url, { prefix: options.prefix, ttl: ttlMs });
+  const locks = await connectLocks(options.url, { prefix: options.prefix, ttl: ttlMs, logger: SILENT });
   onEnd(() => locks.close());
   const bystander = new Bystander(locks, report, now);
   onEnd(async () => bystander.stop());
@@ -192,8 +219,9 @@ async function startRegister(
   path: string,
   historyPath: string,
 ): Promise<RunningRegister> {
-  const [program, ...args] = registerCommand;
-  const child = spawn(program, [...args, path, historyPath], { stdio: ["pipe", "pipe", "inherit"] });
+  const [program = "", ...args] = endWithParent([...registerCommand, path, historyPath]);
+  // Ctrl-C of a terminal must not reach it: it keeps the history to the end
+  const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"], detached: true });
   await new Promise<void>((resolve, reject) => {
     child.once("error", reject);
     child.once("exit", (code) => reject(new Error(`the register ended with code ${code}`)));

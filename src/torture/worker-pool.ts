@@ -92,9 +92,9 @@ export class WorkerPool {
 
   #start(place: number): void {
     const worker = this.#count++;
-    // also one that is stopped, when torture itself is killed
+    // also one that is stopped, when torture itself is killed; and Ctrl-C of a terminal reaches torture alone
     const [program = "", ...args] = endWithParent(this.#options.command);
-    const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"] });
+    const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"], detached: true });
     const running: RunningWorker = { worker, place, child, isReady: false, isStopped: false };
     this.#running.set(worker, running);
     child.stdin?.on("error", () => undefined);

@@ -132,7 +132,8 @@ export class Worker {
       this.#report({ event: "refused", ...this.#stamp(), op, reason: "unsupported" });
       return;
     }
-    this.#report({ event: "unknown", ...this.#stamp(), op, reason: `${error.name}: ${error.message}` });
+    const outcome = error.name === "StoreRefusedError" ? "refused" : "unknown";
+    this.#report({ event: outcome, ...this.#stamp(), op, reason: `${error.name}: ${error.message}` });
     // a store that cannot be reached is asked again after a pause
     await delay(this.#random.int(200));
   }

@@ -1,4 +1,4 @@
-/** The process of a database server for tests, with all that it forks: started, stopped, killed and paused by their ids. */
+/** The process of a database server, with all that it forks: started, stopped, killed and paused by their ids. */
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
@@ -125,7 +125,7 @@ function spawnDatabase({ command, log, environment, user }: DatabaseCommand): Ch
   const output = openSync(log, "a");
   const identity = user === undefined ? {} : { uid: user, gid: user };
   const env = { ...process.env, ...environment };
-  const child = spawn(program, args, { stdio: ["ignore", output, output], env, cwd: "/", ...identity });
+  const child = spawn(program, args, { stdio: ["ignore", output, output], env, cwd: "/", detached: true, ...identity });
   closeSync(output);
   return child;
 }

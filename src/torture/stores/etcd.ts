@@ -27,8 +27,6 @@ export async function startEtcd(directory: string): Promise<StartedStore> {
   return {
     name: `etcd ${version}`,
     url: `etcd://127.0.0.1:${port}`,
-    // it grants leases in whole seconds
-    ttlMs: 2_000,
     inject: injectInto(server),
     close: () => server.crash(),
   };

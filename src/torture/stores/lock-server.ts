@@ -33,7 +33,6 @@ export async function startLockServer(
   return {
     name: `Holdfast server ${PACKAGE_VERSION}${transport === "tcp" ? " on TCP" : ""}`,
     url,
-    ttlMs: 2_000,
     inject: injectInto(server),
     close: () => server.crash(),
   };

@@ -36,7 +36,6 @@ export async function startMariaDb(directory: string): Promise<StartedStore> {
   return {
     name: `MariaDB ${version}`,
     url: `mariadb://root@127.0.0.1:${port}/${DATABASE}`,
-    ttlMs: 2_000,
     inject: injectInto(server),
     close: () => server.crash(),
   };

@@ -44,7 +44,6 @@ export async function startPostgres(directory: string): Promise<StartedStore> {
   return {
     name: `PostgreSQL ${version}`,
     url: `postgres://postgres@127.0.0.1:${port}/postgres`,
-    ttlMs: 2_000,
     inject: injectInto(server),
     close: () => server.crash(),
   };

@@ -24,7 +24,6 @@ export async function startRedis(directory: string): Promise<StartedStore> {
   return {
     name: `Redis ${version}`,
     url: `redis://127.0.0.1:${port}`,
-    ttlMs: 1_000,
     inject: injectInto(server),
     close: () => server.crash(),
   };

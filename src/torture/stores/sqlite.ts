@@ -7,7 +7,6 @@ export async function startSqlite(directory: string): Promise<StartedStore> {
   return {
     name: "SQLite",
     url: `sqlite:${join(directory, "locks.db")}`,
-    ttlMs: 2_000,
     inject: async () => null,
     close: async () => undefined,
   };

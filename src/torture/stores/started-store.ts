@@ -6,8 +6,6 @@ export interface StartedStore {
   /** As people call it, with its version. */
   readonly name: string;
   readonly url: string;
-  /** The shortest lease that the run may use, in milliseconds. */
-  readonly ttlMs: number;
   /** Injects a fault. The result repairs it, and settles when the store can be used again; null: it is not possible at this moment. */
   inject(fault: StoreFault): Promise<(() => Promise<void>) | null>;
   /** Ends it, and removes what it has stored. */

@@ -36,7 +36,6 @@ export async function startZooKeeper(directory: string): Promise<StartedStore> {
   return {
     name: `ZooKeeper ${version}`,
     url: `zookeeper://127.0.0.1:${port}?sessionMs=${SESSION_MS}`,
-    ttlMs: SESSION_MS,
     inject: injectInto(server),
     close: () => server.crash(),
   };

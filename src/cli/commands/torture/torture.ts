@@ -17,11 +17,11 @@ import type { StoreName } from "../../../torture/stores/stores.ts";
 import { startStore } from "../../../torture/stores/stores.ts";
 import type { OpenSubject, SubjectOptions } from "../../../torture/subject.ts";
 import type { TortureResult } from "../../../torture/torture.ts";
-import { runTorture } from "../../../torture/torture.ts";
+import { findLease, runTorture } from "../../../torture/torture.ts";
 import { runWorker } from "../../../torture/worker.ts";
 import type { ChildCommand } from "../../../torture/worker-pool.ts";
 import { formatDuration } from "../../../util/duration.ts";
-import { CommandError } from "../../errors.ts";
+import { CommandError, toCommandError } from "../../errors.ts";
 import { describeStore } from "../../open-store.ts";
 import { formatJsonLine, info, printLine } from "../../output.ts";
 import { catchSignals } from "../../signals.ts";
@@ -34,7 +34,6 @@ const WORKERS = 5;
 const REQUESTS_PER_SECOND = 1_000;
 /** On a store of a user: others use it, too. */
 const REQUESTS_PER_SECOND_OF_USERS = 200;
-const TTL_OF_USERS_MS = 2_000;
 
 /** The exit code is that of the worst verdict. */
 export async function tortureCommand(flags: TortureFlags): Promise<number> {
@@ -42,6 +41,7 @@ export async function tortureCommand(flags: TortureFlags): Promise<number> {
   const { terminating } = catchSignals();
   const subjects = settings.rivals.length === 0 ? [null] : settings.rivals;
   const stores = settings.url === undefined ? settings.start : [null];
+  for (const path of settings.rivals) await loadAdapter(path);
   await announce(settings);
   let worst = 0;
   for (const store of stores) {
@@ -51,8 +51,8 @@ export async function tortureCommand(flags: TortureFlags): Promise<number> {
         ? settings.out
         : join(settings.out, `${store ?? "store"}${subject === null ? "" : `-${nameOf(subject)}`}`);
       const result = await runOne(settings, store, subject, out, terminating);
-      terminating.throwIfAborted();
       printResult(settings, result, out);
+      terminating.throwIfAborted();
       worst = Math.max(worst, EXIT_CODES_OF_VERDICTS[result.verdict.verdict]);
     }
   }
@@ -71,8 +71,17 @@ export async function tortureRegisterCommand(socketPath: string, historyPath: st
 
 async function openSubject(path: string | null, options: SubjectOptions): ReturnType<OpenSubject> {
   if (path === null) return openHoldfast(options);
-  const adapter = (await import(pathToFileURL(path).href)) as { readonly openSubject: OpenSubject };
-  return adapter.openSubject(options);
+  const open = await loadAdapter(path);
+  return open(options);
+}
+
+/** @throws CommandError usage */
+async function loadAdapter(path: string): Promise<OpenSubject> {
+  const adapter = (await import(pathToFileURL(path).href).catch((cause: Error) => {
+    throw new CommandError("usage", `--rival ${path} cannot be loaded: ${cause.message.split("\n")[0]}`, { cause });
+  })) as { readonly openSubject?: OpenSubject };
+  if (typeof adapter.openSubject === "function") return adapter.openSubject;
+  throw new CommandError("usage", `--rival ${path} must export the function openSubject`);
 }
 
 /** Says what it will do; on a user's store it asks. @throws CommandError usage */
@@ -80,7 +89,7 @@ async function announce({ url, faults, ms, isConfirmed, isQuiet, out }: TortureS
   if (url === undefined) return;
   const lines = [
     `This will use ${describeStore(url)} for about ${formatDuration(ms)}:`,
-    `  - ${WORKERS} processes take and release locks whose keys begin with a random prefix, at most ${REQUESTS_PER_SECOND_OF_USERS} times a second, with leases of ${formatDuration(TTL_OF_USERS_MS)};`,
+    `  - ${WORKERS} processes take and release locks whose keys begin with a random prefix, at most ${REQUESTS_PER_SECOND_OF_USERS} times a second, with leases of at most 10 s;`,
     "  - nothing is created or upgraded but these locks;",
     `  - faults (${faults.join(", ") || "none"}) strike these processes and their connections, never the store or its other users;`,
     "  - at its end it looks whether any of its locks is left;",
@@ -113,16 +122,24 @@ async function runOne(
         throw new CommandError("unreachable", error.message, { cause: error });
       });
     }
+    const url = store?.url ?? withoutCreation(settings.url as string);
+    const prefix = `torture-${randomBytes(4).toString("hex")}/`;
+    const ttlMs = await findLease(url, prefix).catch((error: unknown) => {
+      throw toCommandError(error, describeStore(url));
+    });
+    const storeName = store?.name ?? describeStore(settings.url);
+    const { ms, seed } = settings;
+    if (!settings.isQuiet) info(`${storeName}: ${formatDuration(ms)} of faults, then the repair; seed ${seed}`);
     return await runTorture({
       directory: out,
       temporaryDirectory,
-      url: store?.url ?? withoutCreation(settings.url as string),
-      storeName: store?.name ?? describeStore(settings.url),
+      url,
+      storeName,
       store,
-      prefix: `torture-${randomBytes(4).toString("hex")}/`,
-      seed: settings.seed,
-      ms: settings.ms,
-      ttlMs: store?.ttlMs ?? TTL_OF_USERS_MS,
+      prefix,
+      seed,
+      ms,
+      ttlMs,
       workers: WORKERS,
       faults: settings.faults,
       requestsPerSecond: store === null ? REQUESTS_PER_SECOND_OF_USERS : REQUESTS_PER_SECOND,
