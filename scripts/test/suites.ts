@@ -162,6 +162,7 @@ export const SUITES: readonly Suite[] = [
   },
   { name: "leader", tests: ["test/leader/"], requires: [...STORES] },
   { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis", "etcd"] },
+  { name: "torture", tests: ["test/torture/"], requires: [...STORES] },
 ];
 
 function sqlSuite(store: (typeof SQL_STORES)[number], requires: readonly Requirement[]): Suite {

@@ -77,7 +77,8 @@ async function openSubject(path: string | null, options: SubjectOptions): Return
 
 /** @throws CommandError usage */
 async function loadAdapter(path: string): Promise<OpenSubject> {
-  const adapter = (await import(pathToFileURL(path).href).catch((cause: Error) => {
+  const { href } = pathToFileURL(path);
+  const adapter = (await import(href).catch((cause: Error) => {
     throw new CommandError("usage", `--rival ${path} cannot be loaded: ${cause.message.split("\n")[0]}`, { cause });
   })) as { readonly openSubject?: OpenSubject };
   if (typeof adapter.openSubject === "function") return adapter.openSubject;
