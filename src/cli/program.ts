@@ -455,6 +455,7 @@ function addTorture(program: Program): void {
     .description("take locks under faults, and judge whether two processes ever held one at once")
     .option("--start <stores>", "start these stores, one after another (default: server)")
     .option("--url <url>", "use this store: only faults of torture's own processes and their connections")
+    .option("--driver <module>", "use the driver or store of this module, as with --url")
     .option("--rival <module...>", "torture other lock libraries, by their adapters, instead of Holdfast")
     .option("--faults <list>", "the faults to inject, or none (default: all that are possible)")
     .option("--time <duration>", "how long faults are injected", "60s")

@@ -1,23 +1,25 @@
 /** Holdfast as the subject of a torture, through its public API. */
 
-import { connect } from "../client/connect.ts";
 import type { Lock } from "../client/lock.ts";
 import type { Lockable, Locks } from "../client/locks.ts";
+import type { LocksOptions } from "../client/options.ts";
 import { LockLostError, LockTimeoutError } from "../errors.ts";
 import type { Operation } from "./history.ts";
-import type { Hold, OpenSubject } from "./subject.ts";
+import type { Hold, Subject, SubjectOptions } from "./subject.ts";
 
 const CACHE = "5s";
-/** The cap of the time to connect: a worker may start while a fault strikes. */
-const CONNECT_TIMEOUT = "60s";
 
-export const openHoldfast: OpenSubject = async ({ url, prefix, ttlMs }) => {
-  const locks = await connect(url, { prefix, ttl: ttlMs, connectTimeout: CONNECT_TIMEOUT });
+/** @param open connects to the store */
+export async function openHoldfast(
+  open: (options: LocksOptions) => Promise<Locks>,
+  { prefix, ttlMs }: SubjectOptions,
+): Promise<Subject> {
+  const locks = await open({ prefix, ttl: ttlMs });
   return {
     acquire: (operation) => (operation.kind === "leader" ? campaign(locks, operation) : acquire(locks, operation)),
     close: () => locks.close(),
   };
-};
+}
 
 async function acquire(locks: Locks, operation: Omit<Operation, "op">): Promise<Hold | null> {
   const { kind, waitMs } = operation;

@@ -15,8 +15,8 @@ import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { connect as connectLocks } from "../client/connect.ts";
 import type { Locks } from "../client/locks.ts";
+import type { LocksOptions } from "../client/options.ts";
 import { StoreRefusedError } from "../errors.ts";
 import { createRandom } from "../testing/random.ts";
 import type { Verdict } from "./checker.ts";
@@ -37,12 +37,19 @@ import { tcpProxy } from "./tcp-proxy.ts";
 import type { ChildCommand } from "./worker-pool.ts";
 import { WorkerPool } from "./worker-pool.ts";
 
+export type OpenLocks = (options: LocksOptions) => Promise<Locks>;
+
 export interface TortureOptions {
   /** For the history and the reports. */
   readonly directory: string;
   /** For sockets and the files of the kernel's locks: a short path. */
   readonly temporaryDirectory: string;
-  readonly url: string;
+  /** Null: the store has none. */
+  readonly url: string | null;
+  /** The module of a driver of the user, instead of the url. */
+  readonly driver: string | null;
+  /** Connects to the store. */
+  readonly open: OpenLocks;
   /** Its name in the report. */
   readonly storeName: string;
   /** The store, if this run has started it. */
@@ -90,9 +97,9 @@ const LEASES = [2_000, 5_000, 10_000] as const;
  * The shortest lease of these that the store grants.
  * @throws StoreRefusedError if it grants none of them, TypeError for a wrong url, StoreError if it cannot be reached
  */
-export async function findLease(url: string, prefix: string): Promise<number> {
+export async function findLease(open: OpenLocks, prefix: string): Promise<number> {
   for (const ttlMs of LEASES) {
-    const locks = await connectLocks(url, { prefix, ttl: ttlMs, logger: SILENT });
+    const locks = await open({ prefix, ttl: ttlMs, logger: SILENT });
     try {
       await (await locks.tryAcquire(BYSTANDER_KEY))?.release();
       return ttlMs;
@@ -136,7 +143,7 @@ async function runPhases(
   onEnd(() => register.close());
   const report = (event: NemesisEvent): void => void register.socket.write(`${JSON.stringify(event)}\n`);
 
-  const proxied = findProxyTarget(options.url);
+  const proxied = options.url === null ? null : findProxyTarget(options.url);
   const proxies = proxied === null ? [] : await startProxies(options, proxied);
   onEnd(() => Promise.all(proxies.map((proxy) => proxy.close())));
   const pool = new WorkerPool({
@@ -146,7 +153,7 @@ async function runPhases(
     report,
     settingsOf: (worker, place) => ({
       worker,
-      url: proxied === null ? options.url : proxied.urlAt((proxies[place] as TcpProxy).address),
+      url: proxied === null ? (options.url ?? undefined) : proxied.urlAt((proxies[place] as TcpProxy).address),
       prefix: options.prefix,
       ttlMs,
       seed: seed * 1_000 + worker,
@@ -154,11 +161,12 @@ async function runPhases(
       registerPath,
       directory: temporaryDirectory,
       subjectPath: options.subjectPath,
+      driver: options.driver,
       requestsPerSecond: options.requestsPerSecond / options.workers,
     }),
   });
   onEnd(() => pool.abort());
-  const locks = await connectLocks(options.url, { prefix: options.prefix, ttl: ttlMs, logger: SILENT });
+  const locks = await options.open({ prefix: options.prefix, ttl: ttlMs, logger: SILENT });
   onEnd(() => locks.close());
   const bystander = new Bystander(locks, report, now);
   onEnd(async () => bystander.stop());

@@ -27,6 +27,8 @@ export interface WorkerSettings extends SubjectOptions {
   readonly directory: string;
   /** A module that exports `openSubject`; null: Holdfast. */
   readonly subjectPath: string | null;
+  /** The module of a driver of the user, instead of the url. */
+  readonly driver: string | null;
   /** The most requests of this worker a second. */
   readonly requestsPerSecond: number;
 }
@@ -230,9 +232,7 @@ export class Worker {
 }
 
 /** Reads its settings and commands from standard input; exits at once when that ends, as when the torture was killed. */
-export async function runWorker(
-  openSubject: (path: string | null, options: SubjectOptions) => Promise<Subject>,
-): Promise<number> {
+export async function runWorker(openSubject: (settings: WorkerSettings) => Promise<Subject>): Promise<number> {
   const lines = createInterface({ input: process.stdin });
   const reader = lines[Symbol.asyncIterator]();
   const settings = JSON.parse((await reader.next()).value ?? "null") as WorkerSettings | null;
@@ -247,7 +247,7 @@ export async function runWorker(
     }
     process.exit(0);
   })();
-  const subject = await openSubject(settings.subjectPath, settings);
+  const subject = await openSubject(settings);
   const register = connect(settings.registerPath);
   worker = new Worker(settings, subject, register);
   for (const command of commands) obey(worker, command);

@@ -3,8 +3,8 @@
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import { freePort } from "../../../src/torture/processes/free-port.ts";
 import { until } from "../../../src/testing/until.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, readServerPids } from "../../support/cli-sandbox.ts";
 import { Relay } from "../../support/relay.ts";

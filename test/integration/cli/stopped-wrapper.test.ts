@@ -14,6 +14,7 @@ import { startWatchdog } from "../../../src/cli/commands/run/watchdog.ts";
 import type { KeepSessionSocket } from "../../../src/drivers/server/keep-session.ts";
 import { END_LINE } from "../../../src/server/runs/run-file-format.ts";
 import type { RunFile } from "../../../src/server/runs/run-file-writer.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { ProcessId } from "../../../src/torture/processes/process-tree.ts";
 import {
   commandLine,
@@ -22,7 +23,6 @@ import {
   isAlive,
   sendSignal,
 } from "../../../src/torture/processes/process-tree.ts";
-import { until } from "../../../src/testing/until.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, onCleanup } from "../../support/server-fixture.ts";
 
 cleanUpAfterEach();

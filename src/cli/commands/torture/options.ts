@@ -7,11 +7,12 @@ import type { StoreName } from "../../../torture/stores/stores.ts";
 import { STORE_NAMES } from "../../../torture/stores/stores.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
-import { resolveUrl } from "../../open-store.ts";
+import { resolveDriverPath } from "../../load-driver.ts";
+import type { StoreChoice, StoreFlags } from "../../store-choice.ts";
+import { chooseStore } from "../../store-choice.ts";
 
-export interface TortureFlags {
+export interface TortureFlags extends StoreFlags {
   readonly start?: string;
-  readonly url?: string;
   readonly rival?: readonly string[];
   readonly faults?: string;
   readonly time: string;
@@ -23,9 +24,10 @@ export interface TortureFlags {
 }
 
 export interface TortureSettings {
-  /** The stores to start; empty: the url is used. */
+  /** The stores to start; empty: that of the user. */
   readonly start: readonly StoreName[];
-  readonly url: string | undefined;
+  /** The user's; null: some are started. */
+  readonly choice: StoreChoice | null;
   /** Paths of the adapters of rivals; empty: Holdfast. */
   readonly rivals: readonly string[];
   readonly faults: readonly FaultName[];
@@ -42,16 +44,13 @@ const MAX_SEED = 999_999_999;
 
 /** @throws CommandError usage */
 export function parseTortureFlags(flags: TortureFlags): TortureSettings {
-  const givenUrl = resolveUrl(flags.url);
-  if (flags.start !== undefined && flags.url !== undefined)
-    throw new CommandError("usage", "--start and --url exclude each other: torture starts a store, or uses yours");
-  const url = flags.start === undefined ? givenUrl : undefined;
+  const choice = chooseUsersStore(flags);
   const seed = flags.seed === undefined ? Math.floor(Math.random() * 1_000_000) : parseSeed(flags.seed);
   return {
-    start: url === undefined ? parseStart(flags.start) : [],
-    url,
+    start: choice === null ? parseStart(flags.start) : [],
+    choice,
     rivals: (flags.rival ?? []).map((path) => (isAbsolute(path) ? path : resolve(path))),
-    faults: parseFaults(flags.faults, url !== undefined),
+    faults: parseFaults(flags.faults, choice !== null),
     ms: parseDurationFlag(flags.time, "--time", MIN_MS),
     seed,
     out: resolve(flags.out ?? `torture-${seed}`),
@@ -59,6 +58,17 @@ export function parseTortureFlags(flags: TortureFlags): TortureSettings {
     isQuiet: flags.quiet === true,
     isJson: flags.json === true,
   };
+}
+
+/** Null: none was named, so stores are started. @throws CommandError usage */
+function chooseUsersStore({ start, url, driver }: TortureFlags): StoreChoice | null {
+  const named = url !== undefined ? "--url" : driver !== undefined ? "--driver" : null;
+  if (start !== undefined && named !== null)
+    throw new CommandError("usage", `--start and ${named} exclude each other: torture starts a store, or uses yours`);
+  if (start !== undefined) return null;
+  const choice = chooseStore({ url, driver });
+  if (choice.driver !== undefined) return { ...choice, driver: resolveDriverPath(choice.driver) };
+  return choice.url === undefined ? null : choice;
 }
 
 function parseStart(text = "server"): StoreName[] {

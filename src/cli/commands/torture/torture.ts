@@ -6,6 +6,9 @@ import { release, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline/promises";
 import { pathToFileURL } from "node:url";
+import { connect } from "../../../client/connect.ts";
+import type { Locks } from "../../../client/locks.ts";
+import type { LocksOptions } from "../../../client/options.ts";
 import { PACKAGE_VERSION } from "../../../protocol/handshake.ts";
 import { openHoldfast } from "../../../torture/holdfast-subject.ts";
 import { serveRegister } from "../../../torture/register.ts";
@@ -15,22 +18,27 @@ import { withoutCreation } from "../../../torture/store-urls.ts";
 import type { StartedStore } from "../../../torture/stores/started-store.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
 import { startStore } from "../../../torture/stores/stores.ts";
-import type { OpenSubject, SubjectOptions } from "../../../torture/subject.ts";
-import type { TortureResult } from "../../../torture/torture.ts";
+import type { OpenSubject } from "../../../torture/subject.ts";
+import type { OpenLocks, TortureResult } from "../../../torture/torture.ts";
 import { findLease, runTorture } from "../../../torture/torture.ts";
+import type { WorkerSettings } from "../../../torture/worker.ts";
 import { runWorker } from "../../../torture/worker.ts";
 import type { ChildCommand } from "../../../torture/worker-pool.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError, toCommandError } from "../../errors.ts";
-import { describeStore } from "../../open-store.ts";
+import { openStore } from "../../open-store.ts";
 import { formatJsonLine, info, printLine } from "../../output.ts";
 import { catchSignals } from "../../signals.ts";
+import type { StoreChoice } from "../../store-choice.ts";
+import { describeStore } from "../../store-choice.ts";
 import type { TortureFlags, TortureSettings } from "./options.ts";
 import { parseTortureFlags } from "./options.ts";
 
 /** As those of Jepsen: unknown is no success. */
 const EXIT_CODES_OF_VERDICTS = { ok: 0, violated: 1, unknown: 2 } as const;
 const WORKERS = 5;
+/** A worker may start while a fault strikes. */
+const CONNECT_TIMEOUT = "60s";
 const REQUESTS_PER_SECOND = 1_000;
 /** On a store of a user: others use it, too. */
 const REQUESTS_PER_SECOND_OF_USERS = 200;
@@ -40,7 +48,7 @@ export async function tortureCommand(flags: TortureFlags): Promise<number> {
   const settings = parseTortureFlags(flags);
   const { terminating } = catchSignals();
   const subjects = settings.rivals.length === 0 ? [null] : settings.rivals;
-  const stores = settings.url === undefined ? settings.start : [null];
+  const stores = settings.choice === null ? settings.start : [null];
   for (const path of settings.rivals) await loadAdapter(path);
   await announce(settings);
   let worst = 0;
@@ -69,10 +77,14 @@ export async function tortureRegisterCommand(socketPath: string, historyPath: st
   return new Promise(() => undefined);
 }
 
-async function openSubject(path: string | null, options: SubjectOptions): ReturnType<OpenSubject> {
-  if (path === null) return openHoldfast(options);
-  const open = await loadAdapter(path);
-  return open(options);
+async function openSubject({ subjectPath, driver, ...options }: WorkerSettings): ReturnType<OpenSubject> {
+  if (subjectPath !== null) return (await loadAdapter(subjectPath))(options);
+  return openHoldfast((settings) => openLocks(options.url, driver ?? undefined, settings), options);
+}
+
+async function openLocks(url: string | undefined, driver: string | undefined, options: LocksOptions): Promise<Locks> {
+  if (driver === undefined) return connect(url, { ...options, connectTimeout: CONNECT_TIMEOUT });
+  return (await openStore({ driver }, options)).locks;
 }
 
 /** @throws CommandError usage */
@@ -86,10 +98,10 @@ async function loadAdapter(path: string): Promise<OpenSubject> {
 }
 
 /** Says what it will do; on a user's store it asks. @throws CommandError usage */
-async function announce({ url, faults, ms, isConfirmed, isQuiet, out }: TortureSettings): Promise<void> {
-  if (url === undefined) return;
+async function announce({ choice, faults, ms, isConfirmed, isQuiet, out }: TortureSettings): Promise<void> {
+  if (choice === null) return;
   const lines = [
-    `This will use ${describeStore(url)} for about ${formatDuration(ms)}:`,
+    `This will use ${describeStore(choice)} for about ${formatDuration(ms)}:`,
     `  - ${WORKERS} processes take and release locks whose keys begin with a random prefix, at most ${REQUESTS_PER_SECOND_OF_USERS} times a second, with leases of at most 10 s;`,
     "  - nothing is created or upgraded but these locks;",
     `  - faults (${faults.join(", ") || "none"}) strike these processes and their connections, never the store or its other users;`,
@@ -123,18 +135,23 @@ async function runOne(
         throw new CommandError("unreachable", error.message, { cause: error });
       });
     }
-    const url = store?.url ?? withoutCreation(settings.url as string);
+    const url = store?.url ?? settings.choice?.url;
+    const usedUrl = store === null && url !== undefined ? withoutCreation(url) : url;
+    const driver = settings.choice?.driver;
+    const open: OpenLocks = (options) => openLocks(usedUrl, driver, options);
     const prefix = `torture-${randomBytes(4).toString("hex")}/`;
-    const ttlMs = await findLease(url, prefix).catch((error: unknown) => {
-      throw toCommandError(error, describeStore(url));
+    const storeName = store?.name ?? describeStore(settings.choice as StoreChoice);
+    const ttlMs = await findLease(open, prefix).catch((error: unknown) => {
+      throw toCommandError(error, storeName);
     });
-    const storeName = store?.name ?? describeStore(settings.url);
     const { ms, seed } = settings;
     if (!settings.isQuiet) info(`${storeName}: ${formatDuration(ms)} of faults, then the repair; seed ${seed}`);
     return await runTorture({
       directory: out,
       temporaryDirectory,
-      url,
+      url: usedUrl ?? null,
+      driver: driver ?? null,
+      open,
       storeName,
       store,
       prefix,
