@@ -7,7 +7,7 @@ import type { TcpProxy } from "./tcp-proxy.ts";
 import type { RunningWorker, WorkerPool } from "./worker-pool.ts";
 
 /** Faults of the workers, which need nothing of the store. */
-export const WORKER_FAULTS = ["kill", "pause", "block", "clock"] as const;
+const WORKER_FAULTS = ["kill", "pause", "block", "clock"] as const;
 /** Faults of the connections, for which a proxy is needed. */
 export const NETWORK_FAULTS = ["partition", "cut", "latency"] as const;
 /** Faults of a store that torture has started. */

@@ -4,8 +4,8 @@
  */
 
 import { expect } from "vitest";
-import { sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { until } from "../../src/testing/until.ts";
+import { sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { tcpProxy } from "../../src/torture/tcp-proxy.ts";
 import { writeChildScripts } from "../support/processes/child-scripts.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";

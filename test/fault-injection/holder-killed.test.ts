@@ -1,6 +1,6 @@
 import { expect } from "vitest";
-import { descendants, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { until } from "../../src/testing/until.ts";
+import { descendants, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { test } from "../support/processes/process-harness.ts";
 import { msBetween, startWorker } from "../support/processes/worker.ts";
 

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
-import { isAlive } from "../../src/torture/processes/process-tree.ts";
 import { until } from "../../src/testing/until.ts";
+import { isAlive } from "../../src/torture/processes/process-tree.ts";
 import type { TcpProxy } from "../../src/torture/tcp-proxy.ts";
 import { tcpProxy } from "../../src/torture/tcp-proxy.ts";
 import { openGate, writeChildScripts } from "../support/processes/child-scripts.ts";

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import type { ProcessId } from "../../src/torture/processes/process-tree.ts";
 import { descendants, sendSignal } from "../../src/torture/processes/process-tree.ts";
-import { until } from "../../src/testing/until.ts";
 import { GATED_COMMAND, openGate } from "../support/processes/child-scripts.ts";
 import { IS_LONG_RUN, requireProcess, test } from "../support/processes/process-harness.ts";
 import { expectStaleHolderRejected } from "../support/processes/stale-holder.ts";

@@ -2,9 +2,9 @@
 // started on demand; two rows with each kind of claim.
 
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import type { ProcessId } from "../../src/torture/processes/process-tree.ts";
 import { commandLine, descendants, isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
-import { until } from "../../src/testing/until.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import type { ExclusionScripts } from "../support/processes/exclusion-scripts.ts";
 import { writeExclusionScripts } from "../support/processes/exclusion-scripts.ts";

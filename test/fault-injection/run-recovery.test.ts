@@ -1,8 +1,8 @@
 import { readdirSync } from "node:fs";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import type { ProcessId } from "../../src/torture/processes/process-tree.ts";
 import { commandLine, descendants, isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
-import { until } from "../../src/testing/until.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { writeExclusionScripts } from "../support/processes/exclusion-scripts.ts";
 import type { ProcessHarness, RunningProcess, RunningServer } from "../support/processes/process-harness.ts";

@@ -2,8 +2,8 @@ import { chmodSync, existsSync, lstatSync, mkdirSync, symlinkSync, writeFileSync
 import { userInfo } from "node:os";
 import { resolve } from "node:path";
 import { expect } from "vitest";
-import { isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { until } from "../../src/testing/until.ts";
+import { isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { GATED_COMMAND, openGate } from "../support/processes/child-scripts.ts";
 import { createCounterWorkload } from "../support/processes/counter-workload.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
-import { sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { until } from "../../src/testing/until.ts";
+import { sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { createCounterWorkload } from "../support/processes/counter-workload.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";
 import {

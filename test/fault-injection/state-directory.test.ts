@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
-import { isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { until } from "../../src/testing/until.ts";
+import { isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import {
   fuseUnavailableReason,

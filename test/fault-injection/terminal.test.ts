@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { expect } from "vitest";
-import { commandLine, descendants, isAlive } from "../../src/torture/processes/process-tree.ts";
 import { until } from "../../src/testing/until.ts";
+import { commandLine, descendants, isAlive } from "../../src/torture/processes/process-tree.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { GATED_COMMAND, openGate } from "../support/processes/child-scripts.ts";
 import { test } from "../support/processes/process-harness.ts";

@@ -1,4 +1,5 @@
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import type { ProcessId } from "../../src/torture/processes/process-tree.ts";
 import {
   commandLine,
@@ -7,7 +8,6 @@ import {
   isAlive,
   sendSignal,
 } from "../../src/torture/processes/process-tree.ts";
-import { until } from "../../src/testing/until.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { writeChildScripts } from "../support/processes/child-scripts.ts";
 import { requireProcess, test } from "../support/processes/process-harness.ts";

@@ -1,8 +1,8 @@
 /** Runs inside runs, by the built command line. */
 
 import { expect } from "vitest";
-import { identifyProcess, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { until } from "../../src/testing/until.ts";
+import { identifyProcess, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import type { CliSandbox } from "./cli-sandbox.ts";
 import { findWatchdog, PROGRAM } from "./cli-sandbox.ts";
 

@@ -1,6 +1,6 @@
 /** A store that torture has started, and may therefore harm. */
 
-export type StoreFault = "kill" | "restart" | "pause";
+type StoreFault = "kill" | "restart" | "pause";
 
 export interface StartedStore {
   /** As people call it, with its version. */

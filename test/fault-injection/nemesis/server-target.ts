@@ -2,8 +2,8 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../../../src/testing/random.ts";
-import { freePort } from "../../../src/torture/processes/free-port.ts";
 import { until } from "../../../src/testing/until.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
 import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { PROGRAM } from "../../support/cli-sandbox.ts";
 import type { ProcessHarness, RunningProcess } from "../../support/processes/process-harness.ts";

@@ -1,8 +1,8 @@
 // A standby that follows asynchronously: it is refused while it is one, and promoted it may lack the last grants.
 
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { stopProcess } from "../../../src/torture/processes/process-tree.ts";
 import { until } from "../../../src/testing/until.ts";
+import { stopProcess } from "../../../src/torture/processes/process-tree.ts";
 import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";

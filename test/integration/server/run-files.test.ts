@@ -32,9 +32,9 @@ import {
   temporaryRunFilePath,
 } from "../../../src/server/runs/run-file-format.ts";
 import { openCommandRuns } from "../../../src/server/runs/run-file-reader.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { ProcessId } from "../../../src/torture/processes/process-tree.ts";
 import { descendants } from "../../../src/torture/processes/process-tree.ts";
-import { until } from "../../../src/testing/until.ts";
 import { systemClock } from "../../../src/util/clock.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import {

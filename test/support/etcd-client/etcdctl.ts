@@ -3,8 +3,8 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
-import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
 import { until } from "../../../src/testing/until.ts";
+import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
 import type { EtcdServer } from "../stores/etcd.ts";
 import { etcdctlEnvironment } from "../stores/etcd.ts";
 

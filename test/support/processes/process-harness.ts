@@ -8,6 +8,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test as plain, vi } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import type { ProcessId } from "../../../src/torture/processes/process-tree.ts";
 import {
   commandLine,
@@ -17,7 +18,6 @@ import {
   processesWithEnvironment,
   sendSignal,
 } from "../../../src/torture/processes/process-tree.ts";
-import { until } from "../../../src/testing/until.ts";
 import { PROGRAM, readServerPids, sandboxEnvironment } from "../cli-sandbox.ts";
 import { expectNoSecret } from "../secret-scan.ts";
 import { waitForOutput } from "./process-output.ts";

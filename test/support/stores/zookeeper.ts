@@ -6,9 +6,9 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "../../../src/testing/until.ts";
 import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
 import { freePorts } from "../../../src/torture/processes/free-port.ts";
-import { until } from "../../../src/testing/until.ts";
 import type { Certificate } from "../certificates.ts";
 import { installPackages } from "../debian-packages.ts";
 
