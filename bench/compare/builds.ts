@@ -5,7 +5,7 @@ import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { until } from "../../test/support/until.ts";
+import { until } from "../../src/testing/until.ts";
 import { parsePort } from "../harness/address.ts";
 import type { BenchStore } from "../harness/bench-store.ts";
 import { ChildProcessRpc } from "../harness/child-rpc.ts";

@@ -1,7 +1,7 @@
 /** The CPU that processes have used, as Linux counts it. */
 
 import { readFileSync } from "node:fs";
-import { descendants } from "../../test/support/processes/process-tree.ts";
+import { descendants } from "../../src/torture/processes/process-tree.ts";
 import { sum } from "./stats.ts";
 
 const MICROS_PER_TICK = 10_000;

@@ -163,6 +163,7 @@ export const SUITES: readonly Suite[] = [
   },
   { name: "leader", tests: ["test/leader/"], requires: [...STORES, ...DOCUMENT_STORE_PROGRAMS] },
   { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis", "etcd"] },
+  { name: "torture", tests: ["test/torture/"], requires: [...STORES] },
 ];
 
 function sqlSuite(store: (typeof SQL_STORES)[number], requires: readonly Requirement[]): Suite {

@@ -17,6 +17,7 @@ import type { RunFlags } from "./commands/run/options.ts";
 import { createServeOptions } from "./commands/serve/settings.ts";
 import type { ShowFlags } from "./commands/show.ts";
 import type { TopFlags } from "./commands/top/top.ts";
+import type { TortureFlags } from "./commands/torture/options.ts";
 import type { WatchFlags } from "./commands/watch.ts";
 import { CommandError, describeUsageError, EXIT_CODES } from "./errors.ts";
 import { addEpilog, helpWidth } from "./help.ts";
@@ -97,6 +98,7 @@ function createProgram(commandName: string | undefined, command: readonly string
   addGateway(program);
   addDashboard(program);
   addCredential(program);
+  addTorture(program);
   addEpilog(root, {
     examples: ["holdfast run nightly-report -- ./report.sh", "holdfast ls"],
     notes: [
@@ -443,5 +445,43 @@ function addCredential(program: Program): void {
     .argument("<file>", "the file, as for holdfast serve --credentials");
   setAction(program, check, async (file: string) =>
     (await import("./commands/credential.ts")).checkCredentialsCommand(file),
+  );
+}
+
+function addTorture(program: Program): void {
+  const load = () => import("./commands/torture/torture.ts");
+  const torture = program.root
+    .command("torture")
+    .description("take locks under faults, and judge whether two processes ever held one at once")
+    .option("--start <stores>", "start these stores, one after another (default: server)")
+    .option("--url <url>", "use this store: only faults of torture's own processes and their connections")
+    .option("--driver <module>", "use the driver or store of this module, as with --url")
+    .option("--rival <module...>", "torture other lock libraries, by their adapters, instead of Holdfast")
+    .option("--faults <list>", "the faults to inject, or none (default: all that are possible)")
+    .option("--time <duration>", "how long faults are injected", "60s")
+    .option("--seed <number>", "repeat the choices of a run (default: a random number)")
+    .option("--out <directory>", "for the history and the reports (default: torture-SEED)")
+    .option("-y, --yes", "do not ask before a store of yours is used")
+    .option("--json", "print one JSON object for each run")
+    .option("-q, --quiet", "print nothing on stderr");
+  setAction(program, torture, async (flags: TortureFlags) => (await load()).tortureCommand(flags));
+  addEpilog(torture, {
+    examples: [
+      "holdfast torture",
+      "holdfast torture --start redis --time 2m",
+      "holdfast torture --url redis://127.0.0.1",
+    ],
+    notes: [
+      "Exit codes: 0 ok, 1 an invariant was violated, 2 unknown: the run shows nothing, as without faults; 64 wrong usage, 69 a store could not be started.",
+    ],
+  });
+  const worker = program.root.command("torture-worker", { hidden: true });
+  setAction(program, worker, async () => (await load()).tortureWorkerCommand());
+  const register = program.root
+    .command("torture-register", { hidden: true })
+    .argument("<socket>")
+    .argument("<history>");
+  setAction(program, register, async (socket: string, history: string) =>
+    (await load()).tortureRegisterCommand(socket, history),
   );
 }

@@ -2,12 +2,12 @@
 
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import { chromiumUnavailableReason, expectAccessible, launchChromium, openTab, watchTab } from "../support/browser.ts";
 import { openDashboard, openSite, row, STORES, show, WITHIN } from "../support/dashboard-site.ts";
 import { cleanUpAfterEach, onCleanup } from "../support/server-fixture.ts";
 import { startRedis } from "../support/stores/redis.ts";
 import { createTestAccess, testAccount } from "../support/test-accounts.ts";
-import { until } from "../support/until.ts";
 
 cleanUpAfterEach();
 

@@ -3,10 +3,10 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Lock } from "../../src/index.ts";
+import { until } from "../../src/testing/until.ts";
 import { chromiumUnavailableReason, launchChromium } from "../support/browser.ts";
 import { openDashboard, openSite, row, STORES, show, WITHIN } from "../support/dashboard-site.ts";
 import { cleanUpAfterEach } from "../support/server-fixture.ts";
-import { until } from "../support/until.ts";
 
 cleanUpAfterEach();
 

@@ -4,9 +4,9 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { freePort } from "../support/free-port.ts";
+import { until } from "../../src/testing/until.ts";
+import { freePort } from "../../src/torture/processes/free-port.ts";
 import { resolveInterop } from "../support/interop.ts";
-import { until } from "../support/until.ts";
 import { createUserProject } from "../support/user-project.ts";
 
 const LIBRARIES = ["next", "react", "react-dom"].map((name) => `test/interop/next/node_modules/${name}`);

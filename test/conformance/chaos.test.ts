@@ -5,11 +5,11 @@ import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import type { ChaosDriver, ChaosOptions } from "../../src/testing/chaos/driver.ts";
 import { chaos } from "../../src/testing/chaos/driver.ts";
+import { until } from "../../src/testing/until.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { NO_EVENTS, toDriverEvents } from "../support/driver-events.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { toReleases } from "../support/releases.ts";
-import { until } from "../support/until.ts";
 
 checkLeaksAfterEach();
 

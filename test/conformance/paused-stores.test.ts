@@ -13,6 +13,9 @@ import { Tally } from "../../src/drivers/quorum/tally.ts";
 import { lockServer } from "../../src/drivers/server/driver.ts";
 import type { Answer, Claim, Driver } from "../../src/spi/driver.ts";
 import { delegate } from "../../src/testing/delegate.ts";
+import { until } from "../../src/testing/until.ts";
+import type { TcpProxy } from "../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../src/torture/tcp-proxy.ts";
 import { NO_EVENTS } from "../support/driver-events.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import { toReleases } from "../support/releases.ts";
@@ -26,9 +29,6 @@ import {
   startServer,
 } from "../support/server-fixture.ts";
 import { createServerStore } from "../support/stores/server-store.ts";
-import type { TcpProxy } from "../support/tcp-proxy.ts";
-import { tcpProxy } from "../support/tcp-proxy.ts";
-import { until } from "../support/until.ts";
 
 cleanUpAfterEach();
 

@@ -5,13 +5,13 @@ import type { Claim, Driver } from "holdfast/driver";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, onTestFinished, test } from "vitest";
 import { pushingDriver } from "../../examples/driver/pushing-driver.ts";
+import { until } from "../../src/testing/until.ts";
+import type { TcpProxy } from "../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../src/torture/tcp-proxy.ts";
 import { makeClaim } from "../support/claims.ts";
 import { NO_EVENTS } from "../support/driver-events.ts";
 import type { RedisServer } from "../support/stores/redis.ts";
 import { startRedis } from "../support/stores/redis.ts";
-import type { TcpProxy } from "../support/tcp-proxy.ts";
-import { tcpProxy } from "../support/tcp-proxy.ts";
-import { until } from "../support/until.ts";
 
 let server: RedisServer;
 let admin: Redis;

@@ -15,7 +15,15 @@ const MANUAL = readFileSync(builtFile("dist/holdfast.1"), "utf8").replaceAll("\\
 
 const readChapters = (...chapters: readonly string[]): string =>
   chapters.map((name) => readFileSync(join("docs/guide", name), "utf8")).join("\n");
-const flagChapters = readChapters("cli.md", "operations.md", "access.md", "server.md", "gateway.md", "dashboard.md");
+const flagChapters = readChapters(
+  "cli.md",
+  "operations.md",
+  "access.md",
+  "server.md",
+  "gateway.md",
+  "dashboard.md",
+  "torture.md",
+);
 /** Flags of other programs in those chapters. */
 const FOREIGN_NAMES = ["--global", "--full", "--max-old-space-size", "--pid"];
 

@@ -4,10 +4,10 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "
 import { basename, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parsePage } from "../../scripts/check/markdown.ts";
+import { until } from "../../src/testing/until.ts";
 import { builtFile } from "../support/built-file.ts";
 import type { CommandResult, RunningCommand } from "../support/cli-sandbox.ts";
 import { cliSandbox } from "../support/cli-sandbox.ts";
-import { until } from "../support/until.ts";
 
 const sandbox = cliSandbox();
 

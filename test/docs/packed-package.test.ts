@@ -19,10 +19,10 @@ import { promisify } from "node:util";
 import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parsePage, readPages } from "../../scripts/check/markdown.ts";
+import { until } from "../../src/testing/until.ts";
 import type { CommandResult } from "../support/cli-sandbox.ts";
 import { cliSandbox, readServerPids } from "../support/cli-sandbox.ts";
 import { findRuntimes } from "../support/runtimes.ts";
-import { until } from "../support/until.ts";
 
 const sandbox = cliSandbox();
 const runShell = promisify(exec);

@@ -4,8 +4,8 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import { cliSandbox, PROGRAM } from "../support/cli-sandbox.ts";
-import { until } from "../support/until.ts";
 
 const sandbox = cliSandbox();
 const [SERVER, CLIENT] = [`hfs${process.pid}`, `hfc${process.pid}`];

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
+import type { ProcessId } from "../../src/torture/processes/process-tree.ts";
+import { commandLine, descendants, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { createCounterWorkload } from "../support/processes/counter-workload.ts";
 import type { RunningProcess } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
-import type { ProcessId } from "../support/processes/process-tree.ts";
-import { commandLine, descendants, sendSignal } from "../support/processes/process-tree.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
 const CONTENDERS = 8;

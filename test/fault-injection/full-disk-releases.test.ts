@@ -5,13 +5,13 @@
 
 import { join } from "node:path";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { mountNamespaceUnavailableReason } from "../support/processes/mount-namespace.ts";
 import { test } from "../support/processes/process-harness.ts";
 import { startServerProcess } from "../support/processes/server-process.ts";
 import { mountSmallDisk } from "../support/processes/small-disk.ts";
 import { RawClient } from "../support/raw-client.ts";
-import { until } from "../support/until.ts";
 
 const HOUR_MS = 3_600_000;
 const COUNT = 80;

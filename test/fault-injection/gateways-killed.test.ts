@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
-import { freePorts } from "../support/free-port.ts";
+import { freePorts } from "../../src/torture/processes/free-port.ts";
 import { post, request } from "../support/http-fixture.ts";
 import type { ProcessHarness, RunningProcess } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";

@@ -4,15 +4,15 @@
  */
 
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { sendSignal } from "../../src/torture/processes/process-tree.ts";
+import { tcpProxy } from "../../src/torture/tcp-proxy.ts";
 import { writeChildScripts } from "../support/processes/child-scripts.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";
 import type { ProcessHarness } from "../support/processes/process-harness.ts";
 import { test } from "../support/processes/process-harness.ts";
-import { sendSignal } from "../support/processes/process-tree.ts";
 import type { Report, Worker } from "../support/processes/worker.ts";
 import { startWorker } from "../support/processes/worker.ts";
-import { tcpProxy } from "../support/tcp-proxy.ts";
-import { until } from "../support/until.ts";
 
 const GUARANTEES =
   "no two hold, the token rises, a loss is told before the next one enters, who waits is served, nothing is left";

@@ -1,8 +1,8 @@
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { descendants, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { test } from "../support/processes/process-harness.ts";
-import { descendants, sendSignal } from "../support/processes/process-tree.ts";
 import { msBetween, startWorker } from "../support/processes/worker.ts";
-import { until } from "../support/until.ts";
 
 /** "At once", on a busy machine: the lease that is not waited for has 30 s. */
 const IMMEDIATE_MS = 10_000;

@@ -1,17 +1,17 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { isAlive } from "../../src/torture/processes/process-tree.ts";
+import type { TcpProxy } from "../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../src/torture/tcp-proxy.ts";
 import { openGate, writeChildScripts } from "../support/processes/child-scripts.ts";
 import { createCounterWorkload } from "../support/processes/counter-workload.ts";
 import type { FencedRegister } from "../support/processes/fenced-register.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";
 import type { ProcessHarness } from "../support/processes/process-harness.ts";
 import { requireProcess, test } from "../support/processes/process-harness.ts";
-import { isAlive } from "../support/processes/process-tree.ts";
 import type { Worker } from "../support/processes/worker.ts";
 import { msBetween, startWorker } from "../support/processes/worker.ts";
-import type { TcpProxy } from "../support/tcp-proxy.ts";
-import { tcpProxy } from "../support/tcp-proxy.ts";
-import { until } from "../support/until.ts";
 
 type ProxiedServer = {
   readonly proxy: TcpProxy;

@@ -10,9 +10,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { expect, test, vi } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { freePort } from "../../src/torture/processes/free-port.ts";
 import { builtFile } from "../support/built-file.ts";
 import { PROGRAM, sandboxEnvironment } from "../support/cli-sandbox.ts";
-import { freePort } from "../support/free-port.ts";
 import type { StoreKind } from "../support/stores/document-servers.ts";
 import { startDocumentServer, urlOf } from "../support/stores/document-servers.ts";
 import { AWS_ENVIRONMENT } from "../support/stores/document-stores.ts";
@@ -23,7 +24,6 @@ import { startRedis } from "../support/stores/redis.ts";
 import { startRedisCluster } from "../support/stores/redis-cluster.ts";
 import { startRedisSentinels } from "../support/stores/redis-sentinel.ts";
 import { startZooKeeper } from "../support/stores/zookeeper.ts";
-import { until } from "../support/until.ts";
 
 // two stores at a time: most of the time a process is waited for, but all of their programs start at once
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000, maxConcurrency: 2 });

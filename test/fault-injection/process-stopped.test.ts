@@ -1,12 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import type { ProcessId } from "../../src/torture/processes/process-tree.ts";
+import { descendants, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { GATED_COMMAND, openGate } from "../support/processes/child-scripts.ts";
 import { IS_LONG_RUN, requireProcess, test } from "../support/processes/process-harness.ts";
-import type { ProcessId } from "../support/processes/process-tree.ts";
-import { descendants, sendSignal } from "../support/processes/process-tree.ts";
 import { expectStaleHolderRejected } from "../support/processes/stale-holder.ts";
 import { startWorker } from "../support/processes/worker.ts";
-import { until } from "../support/until.ts";
 
 /** A silent session lasts 30 s: if silence ended this one, a stop of 40 s would show it. */
 const STOPPED_MS = IS_LONG_RUN ? 40_000 : 2_000;

@@ -2,14 +2,14 @@
 // started on demand; two rows with each kind of claim.
 
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import type { ProcessId } from "../../src/torture/processes/process-tree.ts";
+import { commandLine, descendants, isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import type { ExclusionScripts } from "../support/processes/exclusion-scripts.ts";
 import { writeExclusionScripts } from "../support/processes/exclusion-scripts.ts";
 import type { ProcessHarness, RunningProcess } from "../support/processes/process-harness.ts";
 import { requireProcess, test } from "../support/processes/process-harness.ts";
-import type { ProcessId } from "../support/processes/process-tree.ts";
-import { commandLine, descendants, isAlive, sendSignal } from "../support/processes/process-tree.ts";
-import { until } from "../support/until.ts";
 
 type Victim = "wrapper" | "watchdog" | "command" | "server";
 

@@ -1,12 +1,12 @@
 import { readdirSync } from "node:fs";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import type { ProcessId } from "../../src/torture/processes/process-tree.ts";
+import { commandLine, descendants, isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { writeExclusionScripts } from "../support/processes/exclusion-scripts.ts";
 import type { ProcessHarness, RunningProcess, RunningServer } from "../support/processes/process-harness.ts";
 import { requireProcess, test, waitUntilListening } from "../support/processes/process-harness.ts";
-import type { ProcessId } from "../support/processes/process-tree.ts";
-import { commandLine, descendants, isAlive, sendSignal } from "../support/processes/process-tree.ts";
-import { until } from "../support/until.ts";
 
 /** The time left for the command of a run whose wrapper is dead. */
 const GRACE_FLAGS = ["--grace", "2s"];

@@ -2,14 +2,14 @@ import { chmodSync, existsSync, lstatSync, mkdirSync, symlinkSync, writeFileSync
 import { userInfo } from "node:os";
 import { resolve } from "node:path";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { GATED_COMMAND, openGate } from "../support/processes/child-scripts.ts";
 import { createCounterWorkload } from "../support/processes/counter-workload.ts";
 import { inMountNamespace, MOUNT_NAMESPACE_COMMAND } from "../support/processes/mount-namespace.ts";
 import type { ProcessHarness, RunningProcess } from "../support/processes/process-harness.ts";
 import { test } from "../support/processes/process-harness.ts";
-import { isAlive, sendSignal } from "../support/processes/process-tree.ts";
-import { until } from "../support/until.ts";
 
 const CONCURRENT_STARTS = 20;
 

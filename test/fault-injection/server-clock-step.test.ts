@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
 import { serve } from "../../src/server/server.ts";
+import { until } from "../../src/testing/until.ts";
 import type { Clock } from "../../src/util/clock.ts";
 import { systemClock } from "../../src/util/clock.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";
@@ -19,7 +20,6 @@ import {
 import type { ProcessHarness } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
 import { startServerProcess } from "../support/processes/server-process.ts";
-import { until } from "../support/until.ts";
 
 const HOUR_S = 3_600;
 const STEPS = IS_LONG_RUN ? [1, 0, -1, 0, 1, -1, 0] : [1, -1];

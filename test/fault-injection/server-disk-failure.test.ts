@@ -6,6 +6,7 @@ import { mkdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";
 import {
@@ -20,7 +21,6 @@ import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
 import type { ServerProcess } from "../support/processes/server-process.ts";
 import { startServerProcess } from "../support/processes/server-process.ts";
 import { RawClient } from "../support/raw-client.ts";
-import { until } from "../support/until.ts";
 
 const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;

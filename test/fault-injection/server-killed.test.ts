@@ -1,5 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { createCounterWorkload } from "../support/processes/counter-workload.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";
 import {
@@ -11,9 +13,7 @@ import {
 } from "../support/processes/lock-workload.ts";
 import type { RunningServer } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
-import { sendSignal } from "../support/processes/process-tree.ts";
 import { seededRandom } from "../support/seeded-random.ts";
-import { until } from "../support/until.ts";
 
 const KILLS = IS_LONG_RUN ? 40 : 3;
 const MAX_KILL_INTERVAL_MS = IS_LONG_RUN ? 2_000 : 1_000;

@@ -2,6 +2,8 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { tcpProxy } from "../../src/torture/tcp-proxy.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { openFencedRegister } from "../support/processes/fenced-register.ts";
 import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
@@ -10,8 +12,6 @@ import { startServerProcess } from "../support/processes/server-process.ts";
 import { msBetween, startWorker } from "../support/processes/worker.ts";
 import type { RawAnswer } from "../support/raw-client.ts";
 import { RawClient } from "../support/raw-client.ts";
-import { tcpProxy } from "../support/tcp-proxy.ts";
-import { until } from "../support/until.ts";
 
 const HOLDER_COUNT = IS_LONG_RUN ? 10_000 : 1_000;
 /** Connections that are opened at a time; one network address may have only so many unauthenticated ones. */

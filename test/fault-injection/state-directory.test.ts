@@ -3,6 +3,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { isAlive, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import {
   fuseUnavailableReason,
@@ -13,9 +15,7 @@ import {
 } from "../support/processes/mount-namespace.ts";
 import type { ProcessHarness, RunningProcess, RunningServer } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test, waitUntilListening } from "../support/processes/process-harness.ts";
-import { isAlive, sendSignal } from "../support/processes/process-tree.ts";
 import { startWorker } from "../support/processes/worker.ts";
-import { until } from "../support/until.ts";
 
 /** How long a server without any state recovers before it grants anything. */
 const RECOVERY_MS = 60_000;

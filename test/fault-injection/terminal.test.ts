@@ -1,11 +1,11 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { commandLine, descendants, isAlive } from "../../src/torture/processes/process-tree.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { GATED_COMMAND, openGate } from "../support/processes/child-scripts.ts";
 import { test } from "../support/processes/process-harness.ts";
-import { commandLine, descendants, isAlive } from "../support/processes/process-tree.ts";
 import { startInTerminal } from "../support/processes/pseudo-terminal.ts";
-import { until } from "../support/until.ts";
 
 const CTRL_C = "\u0003";
 const RUN = `${process.execPath} ${PROGRAM} run k`;

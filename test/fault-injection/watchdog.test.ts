@@ -1,11 +1,17 @@
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import type { ProcessId } from "../../src/torture/processes/process-tree.ts";
+import {
+  commandLine,
+  descendants,
+  identifyProcess,
+  isAlive,
+  sendSignal,
+} from "../../src/torture/processes/process-tree.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { writeChildScripts } from "../support/processes/child-scripts.ts";
 import { requireProcess, test } from "../support/processes/process-harness.ts";
-import type { ProcessId } from "../support/processes/process-tree.ts";
-import { commandLine, descendants, identifyProcess, isAlive, sendSignal } from "../support/processes/process-tree.ts";
 import { startInTerminal } from "../support/processes/pseudo-terminal.ts";
-import { until } from "../support/until.ts";
 
 test.concurrent.for(["family", "stubborn"] as const)(
   "wrapper killed, %s children: they and their descendants are gone before another run enters",

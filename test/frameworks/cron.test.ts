@@ -5,10 +5,10 @@
 
 import { readFileSync, rmSync } from "node:fs";
 import { afterAll, beforeAll, expect, vi } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import type { RunningProcess } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
 import { compilePrograms, createProgramFolder } from "../support/typescript-programs.ts";
-import { until } from "../support/until.ts";
 
 const TICKS = IS_LONG_RUN ? 50 : 10;
 

@@ -8,10 +8,10 @@ import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
 import { memory } from "../../src/drivers/memory.ts";
 import { createExpressMiddleware, createFastifyHook, createHonoMiddleware } from "../../src/middleware/index.ts";
+import { until } from "../../src/testing/until.ts";
 import { loadInterop } from "../support/interop.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { cleanUpAfterEach, onCleanup } from "../support/server-fixture.ts";
-import { until } from "../support/until.ts";
 import type { WebServer } from "../support/web-servers.ts";
 import { listen, post } from "../support/web-servers.ts";
 

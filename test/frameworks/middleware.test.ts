@@ -9,10 +9,10 @@ import type { LockLostError } from "../../src/errors.ts";
 import { createExpressMiddleware } from "../../src/middleware/index.ts";
 import type { RequestLock } from "../../src/middleware/request-lock.ts";
 import type { ClaimInfo } from "../../src/spi/claim-info.ts";
+import { until } from "../../src/testing/until.ts";
 import { loadInterop } from "../support/interop.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { cleanUpAfterEach, onCleanup, startServer } from "../support/server-fixture.ts";
-import { until } from "../support/until.ts";
 import type { StartServer } from "../support/web-servers.ts";
 import { listen, post, startExpress, startFastify, startHono } from "../support/web-servers.ts";
 

@@ -4,6 +4,7 @@ import { readdirSync, rmSync } from "node:fs";
 import { basename } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { connect } from "../../src/client/connect.ts";
+import { until } from "../../src/testing/until.ts";
 import { cleanUpAfterEach, onCleanup, startServer } from "../support/server-fixture.ts";
 import {
   compilePrograms,
@@ -12,7 +13,6 @@ import {
   startCompiled,
   TYPESCRIPT_VERSIONS,
 } from "../support/typescript-programs.ts";
-import { until } from "../support/until.ts";
 
 cleanUpAfterEach();
 

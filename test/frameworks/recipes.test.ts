@@ -3,13 +3,13 @@
 import { readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, vi } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { loadInterop } from "../support/interop.ts";
 import type { ProcessHarness, RunningProcess } from "../support/processes/process-harness.ts";
 import { test } from "../support/processes/process-harness.ts";
 import { startRedis } from "../support/stores/redis.ts";
 import { compilePrograms, createProgramFolder } from "../support/typescript-programs.ts";
-import { until } from "../support/until.ts";
 
 const SOURCES = "examples/recipes";
 

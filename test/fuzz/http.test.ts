@@ -3,10 +3,10 @@
 import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import { cleanUpAfterEach, onCleanup, post, request, startHttpServer } from "../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { seededRandom } from "../support/seeded-random.ts";
-import { until } from "../support/until.ts";
 import type { FuzzRequest, RawResponse } from "./request-generator.ts";
 import { checkResponse, generateRequest, REQUEST_COUNT, SEED } from "./request-generator.ts";
 

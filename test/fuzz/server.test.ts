@@ -3,6 +3,7 @@
 import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import type { Clock } from "../../src/util/clock.ts";
 import { systemClock } from "../../src/util/clock.ts";
 import { randomId } from "../../src/util/ids.ts";
@@ -10,7 +11,6 @@ import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { toReleases } from "../support/releases.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../support/server-fixture.ts";
-import { until } from "../support/until.ts";
 import { createFrameGenerator, FRAME_COUNT, SEED } from "./frame-generator.ts";
 
 checkLeaksAfterEach();

@@ -6,6 +6,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, vi } from "vitest";
 import type { Leader, Locks } from "../../src/index.ts";
+import { until } from "../../src/testing/until.ts";
 import type { Candidate } from "../support/processes/candidate.ts";
 import { findFaults, findLeader, listTerms, startCandidate } from "../support/processes/candidate.ts";
 import { connectStore, ELECTION } from "../support/processes/candidate-store.ts";
@@ -21,7 +22,6 @@ import { startPostgres } from "../support/stores/postgres.ts";
 import { startRedis } from "../support/stores/redis.ts";
 import type { DatabaseServer } from "../support/stores/sql-database.ts";
 import { startZooKeeper } from "../support/stores/zookeeper.ts";
-import { until } from "../support/until.ts";
 
 const CANDIDATES = 5;
 const DURATION_MS = IS_LONG_RUN ? 60_000 : 6_000;

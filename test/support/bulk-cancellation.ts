@@ -7,7 +7,7 @@ import { createLocks } from "../../src/client/locks.ts";
 import type { LockTimeoutError } from "../../src/errors.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import { delegate } from "../../src/testing/delegate.ts";
-import { until } from "./until.ts";
+import { until } from "../../src/testing/until.ts";
 
 const WAITERS_PER_GROUP = 667;
 const WAIT_MS = 1_000;

@@ -6,9 +6,9 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { join } from "node:path";
 import { afterAll, beforeAll, vi } from "vitest";
 import { connect } from "../../src/index.ts";
+import { until } from "../../src/testing/until.ts";
 import { builtFile } from "./built-file.ts";
 import { expectNoSecret } from "./secret-scan.ts";
-import { until } from "./until.ts";
 
 /** What `npm run build` made of src/cli/main.ts. */
 export const PROGRAM: string = builtFile("dist/cli/main.js");

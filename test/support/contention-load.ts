@@ -1,7 +1,7 @@
 /** Many who want one lock, again and again, in several clients: what a fault must not break. */
 
 import type { Lock, Locks } from "../../src/index.ts";
-import { until } from "./until.ts";
+import { until } from "../../src/testing/until.ts";
 
 export interface ContentionLoad extends AsyncDisposable {
   /** Times that two who both believed to hold were inside at once. */

@@ -1,10 +1,10 @@
 /** The command line on a database server: the same tests for each of them. */
 
 import { beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import { cliSandbox } from "./cli-sandbox.ts";
 import { expectNoOverlap } from "./nested-runs.ts";
 import type { DatabaseServer, TestDatabase } from "./stores/sql-database.ts";
-import { until } from "./until.ts";
 
 export const PASSWORD = "s3cret-pw";
 

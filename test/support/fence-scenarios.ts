@@ -6,8 +6,8 @@ import { LockLostError } from "../../src/errors.ts";
 import type { FencedLock, FenceOptions } from "../../src/fencing/index.ts";
 import { createFenceTable, fence } from "../../src/fencing/index.ts";
 import type { Locks } from "../../src/index.ts";
+import { until } from "../../src/testing/until.ts";
 import { seededRandom } from "./seeded-random.ts";
-import { until } from "./until.ts";
 
 const WITHIN = 10_000;
 /** Longer than any test. */

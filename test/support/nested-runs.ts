@@ -1,10 +1,10 @@
 /** Runs inside runs, by the built command line. */
 
 import { expect } from "vitest";
+import { until } from "../../src/testing/until.ts";
+import { identifyProcess, sendSignal } from "../../src/torture/processes/process-tree.ts";
 import type { CliSandbox } from "./cli-sandbox.ts";
 import { findWatchdog, PROGRAM } from "./cli-sandbox.ts";
-import { identifyProcess, sendSignal } from "./processes/process-tree.ts";
-import { until } from "./until.ts";
 
 /**
  * Kills the wrapper of a nested run, whose command ignores TERM, while another run waits for the key of the outer run: it

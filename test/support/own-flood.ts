@@ -8,7 +8,7 @@ import type { Lockable, Locks } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
 import { delegate } from "../../src/testing/delegate.ts";
-import { until } from "./until.ts";
+import { until } from "../../src/testing/until.ts";
 
 const FLOOD_MS = process.env.HOLDFAST_LONG === "1" ? 20_000 : 5_000;
 const REQUESTS_PER_SECOND = 2_000;

@@ -4,8 +4,8 @@ import { once } from "node:events";
 import type { Socket, TcpNetConnectOpts } from "node:net";
 import { connect } from "node:net";
 import { connect as connectSecurely } from "node:tls";
+import { until } from "../../src/testing/until.ts";
 import { randomId } from "../../src/util/ids.ts";
-import { until } from "./until.ts";
 
 /**
  * Where the server is: as node:net takes it. `localAddress` (127.0.0.2, ...) makes it a client of another address; `ca`,

@@ -2,7 +2,7 @@
 
 import type { Server } from "node:net";
 import { connect, createServer } from "node:net";
-import type { Address } from "./tcp-proxy.ts";
+import type { Address } from "../../src/torture/tcp-proxy.ts";
 
 export class Relay {
   readonly #listener: Server;

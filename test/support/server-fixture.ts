@@ -10,10 +10,10 @@ import type { Logger, ServeOptions, Server } from "../../src/server/server.ts";
 import { serve } from "../../src/server/server.ts";
 import type { Answer, Claim, ClaimId, Driver, LockSpec, Traits } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
+import { until } from "../../src/testing/until.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { toDriverEvents } from "./driver-events.ts";
 import { expectNoSecret } from "./secret-scan.ts";
-import { until } from "./until.ts";
 
 const cleanups: (() => void | Promise<void>)[] = [];
 

@@ -3,8 +3,8 @@
 import { execFile, spawnSync } from "node:child_process";
 import { rmSync } from "node:fs";
 import { promisify } from "node:util";
+import { until } from "../../src/testing/until.ts";
 import { canInstall, installPackages } from "./debian-packages.ts";
-import { until } from "./until.ts";
 
 const TMUX_PROGRAM = "tmux";
 /** What a test waits for appears much sooner, unless the machine is busy. */

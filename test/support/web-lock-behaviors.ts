@@ -5,8 +5,8 @@
 
 import assert from "node:assert/strict";
 import { describe, expect, test } from "vitest";
+import { until } from "../../src/testing/until.ts";
 import type { WebLock, WebLockManager, WebLockSnapshot } from "../../src/web-locks/index.ts";
-import { until } from "./until.ts";
 
 type Modes = readonly ("exclusive" | "shared")[];
 

@@ -7,12 +7,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
 import { createRandom } from "../../../src/testing/random.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { CachedUsers, UserSettings } from "../../support/processes/cached-users.ts";
 import { startCachedUsers } from "../../support/processes/cached-users.ts";
 import { mountNamespaceUnavailableReason } from "../../support/processes/mount-namespace.ts";
 import { IS_LONG_RUN, test } from "../../support/processes/process-harness.ts";
 import { SectionRegister } from "../../support/processes/section-register.ts";
-import { until } from "../../support/until.ts";
 import type { FaultName, Pair, Target } from "./faults.ts";
 import { faultPairs, shuffleSchedule } from "./faults.ts";
 import { redisSentinelTarget } from "./redis-sentinel-target.ts";

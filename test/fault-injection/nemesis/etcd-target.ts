@@ -2,11 +2,11 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../../../src/testing/random.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { RunningProcess } from "../../support/processes/process-harness.ts";
 import type { EtcdServer } from "../../support/stores/etcd.ts";
 import { emptyEtcd, fillEtcd, startEtcdCluster } from "../../support/stores/etcd.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 import type { FaultName, Target, Victims } from "./faults.ts";
 import { FAULTS, shuffle } from "./faults.ts";
 

@@ -6,11 +6,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import type { Random } from "../../../src/testing/random.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { ProcessHarness, RunningProcess } from "../../support/processes/process-harness.ts";
 import type { SmallDisk } from "../../support/processes/small-disk.ts";
 import { mountSmallDisk } from "../../support/processes/small-disk.ts";
 import { startRedisSentinels } from "../../support/stores/redis-sentinel.ts";
-import { until } from "../../support/until.ts";
 import type { FaultName, Target, Victims } from "./faults.ts";
 import { shuffle } from "./faults.ts";
 

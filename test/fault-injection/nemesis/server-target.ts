@@ -2,12 +2,12 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../../../src/testing/random.ts";
+import { until } from "../../../src/testing/until.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { PROGRAM } from "../../support/cli-sandbox.ts";
-import { freePort } from "../../support/free-port.ts";
 import type { ProcessHarness, RunningProcess } from "../../support/processes/process-harness.ts";
 import { mountSmallDisk } from "../../support/processes/small-disk.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 import type { FaultName, Target, Victims } from "./faults.ts";
 import { shuffle } from "./faults.ts";
 

@@ -4,8 +4,8 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { EXIT_CODES } from "../../../src/cli/errors.ts";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

@@ -3,11 +3,11 @@
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
+import { until } from "../../../src/testing/until.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, readServerPids } from "../../support/cli-sandbox.ts";
-import { freePort } from "../../support/free-port.ts";
 import { Relay } from "../../support/relay.ts";
-import { until } from "../../support/until.ts";
 
 // most of their time these tests wait: they run side by side, each with servers of its own
 vi.setConfig({ maxConcurrency: 5 });

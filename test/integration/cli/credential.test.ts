@@ -1,8 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

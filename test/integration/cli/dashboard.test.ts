@@ -4,13 +4,13 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "n
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createCredential } from "../../../src/auth/accounts-file.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
 import { post, request } from "../../support/http-fixture.ts";
 import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
 import type { TmuxServer } from "../../support/tmux.ts";
 import { startTmux, tmuxUnavailableReason } from "../../support/tmux.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 const LINK = /(http:\/\/127\.0\.0\.1:\d+)\/ui#start=([\w-]{43})/;

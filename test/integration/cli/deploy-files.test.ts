@@ -11,10 +11,10 @@ import { expect, test } from "vitest";
 import { createCredential } from "../../../src/auth/accounts-file.ts";
 import { createServeOptions, isMember } from "../../../src/cli/commands/serve/settings.ts";
 import { DEFAULT_LIMITS } from "../../../src/server/limits.ts";
+import { until } from "../../../src/testing/until.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 const SECRETS = ["cert.pem", "key.pem", "accounts.json"];

@@ -2,8 +2,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { toCommandError } from "../../../src/cli/errors.ts";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 const messageStartingWith = ["run", "defect", "--quiet", "--", "sh", "-c", "echo $$; exec sleep 60"] as const;

@@ -3,8 +3,8 @@ import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, w
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { acquireFileLock } from "../../../src/os/file-lock.ts";
+import { until } from "../../../src/testing/until.ts";
 import { builtFile } from "../../support/built-file.ts";
-import { until } from "../../support/until.ts";
 
 // processes: a busy machine needs time to start them
 vi.setConfig({ testTimeout: 60_000 });

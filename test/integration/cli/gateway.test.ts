@@ -4,11 +4,11 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createCredential } from "../../../src/auth/accounts-file.ts";
+import { until } from "../../../src/testing/until.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
-import { freePort } from "../../support/free-port.ts";
 import { post, request } from "../../support/http-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { createDriver } from "../../../src/client/driver-url.ts";
 import type { ClaimView } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
+import { descendants } from "../../../src/torture/processes/process-tree.ts";
 import { cliSandbox, isProcessAlive } from "../../support/cli-sandbox.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
-import { descendants } from "../../support/processes/process-tree.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

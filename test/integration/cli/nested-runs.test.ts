@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
 import { expectNoOverlap } from "../../support/nested-runs.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 const holdfast = `${process.execPath} ${PROGRAM}`;

@@ -3,10 +3,10 @@
 import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { builtFile } from "../../support/built-file.ts";
 import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
 import { post, request } from "../../support/http-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 const holdfast = `${process.execPath} ${PROGRAM}`;

@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { builtFile } from "../../support/built-file.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

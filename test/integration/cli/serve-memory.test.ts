@@ -1,10 +1,10 @@
 // A server with a small heap, and clients that try to fill it: a refused claim uses no memory.
 
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

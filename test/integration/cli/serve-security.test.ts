@@ -6,10 +6,10 @@ import { connect as connectTls } from "node:tls";
 import { expect, test } from "vitest";
 import { createCredential } from "../../../src/auth/accounts-file.ts";
 import { connect } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

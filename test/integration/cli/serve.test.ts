@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

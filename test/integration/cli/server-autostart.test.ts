@@ -14,8 +14,8 @@ import {
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { connect } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 /** test/fault-injection starts twenty. */

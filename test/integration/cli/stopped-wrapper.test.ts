@@ -14,16 +14,16 @@ import { startWatchdog } from "../../../src/cli/commands/run/watchdog.ts";
 import type { KeepSessionSocket } from "../../../src/drivers/server/keep-session.ts";
 import { END_LINE } from "../../../src/server/runs/run-file-format.ts";
 import type { RunFile } from "../../../src/server/runs/run-file-writer.ts";
-import type { ProcessId } from "../../support/processes/process-tree.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { ProcessId } from "../../../src/torture/processes/process-tree.ts";
 import {
   commandLine,
   descendants,
   identifyProcess,
   isAlive,
   sendSignal,
-} from "../../support/processes/process-tree.ts";
+} from "../../../src/torture/processes/process-tree.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, onCleanup } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 cleanUpAfterEach();
 

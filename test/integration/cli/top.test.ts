@@ -8,13 +8,13 @@ import { createDriver } from "../../../src/client/driver-url.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { connect } from "../../../src/index.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
 import type { TmuxServer, TmuxTerminal } from "../../support/tmux.ts";
 import { startTmux, tmuxUnavailableReason } from "../../support/tmux.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 const TOP = `${process.execPath} ${PROGRAM} top --interval 100ms`;

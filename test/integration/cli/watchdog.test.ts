@@ -2,9 +2,9 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
 import { describe, expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, findWatchdog, isProcessAlive } from "../../support/cli-sandbox.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 let testFiles = 0;

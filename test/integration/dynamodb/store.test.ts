@@ -13,6 +13,7 @@ import { dynamodb } from "../../../src/drivers/dynamodb/driver.ts";
 import type { DynamoDbStoreOptions } from "../../../src/drivers/dynamodb/store.ts";
 import { dynamoDbStore } from "../../../src/drivers/dynamodb/store.ts";
 import type { DriverEvents } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { HttpProxy } from "../../support/http-proxy.ts";
 import { httpProxy } from "../../support/http-proxy.ts";
 import { awsStoreTests } from "../../support/stores/aws-store-tests.ts";
@@ -20,7 +21,6 @@ import { documentStoreTests, soon } from "../../support/stores/document-store-te
 import { AWS_ENVIRONMENT } from "../../support/stores/document-stores.ts";
 import { startDynalite } from "../../support/stores/dynalite.ts";
 import type { HttpService } from "../../support/stores/http-service.ts";
-import { until } from "../../support/until.ts";
 
 let server: HttpService;
 let proxy: HttpProxy;

@@ -5,14 +5,14 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { etcd } from "../../../src/drivers/etcd/driver.ts";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { EtcdAddress, EtcdCluster, EtcdServer } from "../../support/stores/etcd.ts";
 import { startEtcdCluster } from "../../support/stores/etcd.ts";
 import { readEtcdQueue } from "../../support/stores/etcd-inspector.ts";
 import type { MajorityLoad } from "../../support/stores/majority-load.ts";
 import { expectGrantsGoOn, startLoad } from "../../support/stores/majority-load.ts";
-import type { TcpProxy } from "../../support/tcp-proxy.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 60_000;
 const isLongRun = process.env.HOLDFAST_LONG === "1";

@@ -8,6 +8,7 @@ import { etcd } from "../../../src/drivers/etcd/driver.ts";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { systemClock } from "../../../src/util/clock.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS, toDriverEvents } from "../../support/driver-events.ts";
@@ -16,7 +17,6 @@ import { enableEtcdAuth, startEtcd, startEtcdCluster } from "../../support/store
 import { readEtcdQueue, readEtcdState } from "../../support/stores/etcd-inspector.ts";
 import type { EtcdProxy } from "../../support/stores/etcd-proxy.ts";
 import { startEtcdProxy } from "../../support/stores/etcd-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 

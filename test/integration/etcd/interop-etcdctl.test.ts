@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { etcd } from "../../../src/drivers/etcd/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { ContenderProcess } from "../../support/curator/contender-process.ts";
 import { startHoldfastContender } from "../../support/curator/contender-process.ts";
 import type { ExclusionRegister, RegisterOptions } from "../../support/curator/exclusion-register.ts";
@@ -14,7 +15,6 @@ import { runUnderEtcdctlLock, startEtcdctlElect, startEtcdctlLock } from "../../
 import type { EtcdServer } from "../../support/stores/etcd.ts";
 import { startEtcd } from "../../support/stores/etcd.ts";
 import { readEtcdQueue } from "../../support/stores/etcd-inspector.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 /** As short as a busy machine lets a lease be kept alive. */

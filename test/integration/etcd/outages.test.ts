@@ -7,6 +7,9 @@ import type { EtcdOptions as DriverOptions } from "../../../src/drivers/etcd/dri
 import { etcd } from "../../../src/drivers/etcd/driver.ts";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { EtcdAddress, EtcdOptions, EtcdServer } from "../../support/stores/etcd.ts";
 import { compactEtcd, emptyEtcd, enableEtcdAuth, fillEtcd, startEtcd } from "../../support/stores/etcd.ts";
 import {
@@ -15,9 +18,6 @@ import {
   readEtcdQueue,
   readEtcdState,
 } from "../../support/stores/etcd-inspector.ts";
-import type { TcpProxy } from "../../support/tcp-proxy.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 /** In which a waiter that is told of a release has the lock, on a busy machine. A renewal comes later. */

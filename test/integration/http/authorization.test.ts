@@ -7,6 +7,7 @@ import { expect, test } from "vitest";
 import type { AccessControl, Account } from "../../../src/auth/access-control.ts";
 import { createAccessControl, hashCredential } from "../../../src/auth/access-control.ts";
 import { createCredential } from "../../../src/auth/accounts-file.ts";
+import { until } from "../../../src/testing/until.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { HttpTestServer } from "../../support/http-fixture.ts";
 import {
@@ -21,7 +22,6 @@ import {
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import { testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

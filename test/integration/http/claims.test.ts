@@ -1,9 +1,9 @@
 // A lock used with nothing but HTTP: acquire, wait, renew and release, from any number of processes.
 
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { cleanUpAfterEach, openRequest, post, request, startHttpServer } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -5,12 +5,12 @@ import { once } from "node:events";
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { lockServer } from "../../../src/drivers/server/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { CommandResult } from "../../support/cli-sandbox.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { startGateway } from "../../support/gateway-fixture.ts";
 import { cleanUpAfterEach, onCleanup, post, request, startHttpServer } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

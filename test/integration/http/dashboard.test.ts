@@ -11,6 +11,7 @@ import type { DashboardEvent } from "../../../src/gateway/dashboard/view-types.t
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { TestGateway } from "../../support/gateway-fixture.ts";
 import { startGateway } from "../../support/gateway-fixture.ts";
 import type { HttpResponse, RequestOptions } from "../../support/http-fixture.ts";
@@ -26,7 +27,6 @@ import {
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { startServer } from "../../support/server-fixture.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

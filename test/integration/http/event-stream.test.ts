@@ -7,6 +7,7 @@ import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { createOpenApiDocument } from "../../../src/gateway/http/openapi.ts";
 import { MAX_UNREAD_BYTES } from "../../../src/server/connection/connection.ts";
+import { until } from "../../../src/testing/until.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import {
   cleanUpAfterEach,
@@ -18,7 +19,6 @@ import {
 } from "../../support/http-fixture.ts";
 import { findSchemaFaults } from "../../support/json-schema.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -9,6 +9,7 @@ import { resolveGatewayConfig } from "../../../src/gateway/gateway-config.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { TestGateway } from "../../support/gateway-fixture.ts";
 import { startGateway } from "../../support/gateway-fixture.ts";
 import {
@@ -21,7 +22,6 @@ import {
 } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -8,6 +8,7 @@ import { createAccessControl, hashCredential } from "../../../src/auth/access-co
 import { memory } from "../../../src/drivers/memory.ts";
 import { createOpenApiDocument } from "../../../src/gateway/http/openapi.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { withTraits } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { startGateway } from "../../support/gateway-fixture.ts";
@@ -24,7 +25,6 @@ import {
 import { findSchemaFaults } from "../../support/json-schema.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { openWatches, parseRawAddress } from "../../support/raw-client.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -8,13 +8,13 @@ import { createHttpServer } from "../../../src/gateway/http/http-server.ts";
 import { encodeReference } from "../../../src/protocol/lock-reference.ts";
 import type { ServerParts } from "../../../src/server/compose.ts";
 import type { LockService } from "../../../src/server/service.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { HttpResponse } from "../../support/http-fixture.ts";
 import { cleanUpAfterEach, onCleanup, post, request } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import { serverDashboard, serverGateway } from "../../support/server-gateway.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import type { Right } from "../../../src/auth/access-control.ts";
 import { RIGHTS } from "../../../src/auth/access-control.ts";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import {
   cleanUpAfterEach,
@@ -15,7 +16,6 @@ import {
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

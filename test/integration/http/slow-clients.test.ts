@@ -8,6 +8,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { connect as connectSecurely } from "node:tls";
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { builtFile } from "../../support/built-file.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import {
@@ -20,7 +21,6 @@ import {
 } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { makeClaim, openClient } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

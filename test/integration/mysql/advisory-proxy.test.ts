@@ -7,12 +7,12 @@ import { adaptMysqlClient } from "../../../src/drivers/sql/clients/detect.ts";
 import type { DedicatedConnection, SqlClient } from "../../../src/drivers/sql/clients/types.ts";
 import { createMysqlAdvisoryDialect } from "../../../src/drivers/sql/mysql/advisory-dialect.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import { readHolder } from "../../support/stores/mysql-advisory.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 withMariaDb((server) => {
   const dialect = createMysqlAdvisoryDialect();

@@ -14,12 +14,12 @@ import { mysqlAdvisory } from "../../../src/drivers/sql/mysql/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { registerAdvisoryTests } from "../../support/stores/advisory-tests.ts";
 import { readHolder, readLockWaiters } from "../../support/stores/mysql-advisory.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 /** The user of the drivers, whose connections the server counts. */
 const USER = "advisory";

@@ -8,6 +8,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptMysqlClient } from "../../../src/drivers/sql/clients/detect.ts";
 import { loadMysqlClient } from "../../../src/drivers/sql/clients/load.ts";
 import type { SqlClient, SqlConnection } from "../../../src/drivers/sql/clients/types.ts";
+import { until } from "../../../src/testing/until.ts";
 import { lockWithLibraries } from "../../support/installed-package.ts";
 import {
   expectEndsReportedOnce,
@@ -19,7 +20,6 @@ import {
 } from "../../support/stores/sql-client-tests.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { openMariadbUrl } from "../../support/stores/url-clients.ts";
-import { until } from "../../support/until.ts";
 
 /** Of a library: its own object, and the same adapted. */
 interface Subject {

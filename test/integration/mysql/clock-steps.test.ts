@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
@@ -9,7 +10,6 @@ import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDbClock } from "../../support/stores/sql-fixture.ts";
 import { findMySqlViolations } from "../../support/stores/sql-inspector.ts";
 import { startTurnTaking } from "../../support/stores/turn-taking.ts";
-import { until } from "../../support/until.ts";
 
 const HOUR_MS = 3_600_000;
 

@@ -7,12 +7,12 @@ import { createMysqlDialect } from "../../../src/drivers/sql/mysql/dialect.ts";
 import type { MysqlClient, MysqlOptions } from "../../../src/drivers/sql/mysql/driver.ts";
 import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { BreakableStore, BreakTestOptions } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { openMariadbUrl } from "../../support/stores/url-clients.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 
 type CreateDriver = (url: string) => Driver;
 

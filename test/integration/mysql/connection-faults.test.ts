@@ -6,6 +6,7 @@ import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
 import { toBucket } from "../../../src/drivers/sql/schema.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -14,7 +15,6 @@ import type { FixtureOptions, MysqlFixture } from "../../support/stores/mysql-fi
 import { createMysqlFixture, listCalls, lockBucket } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { startTurnTaking } from "../../support/stores/turn-taking.ts";
-import { until } from "../../support/until.ts";
 
 const WAITER_COUNT = 500;
 

@@ -5,6 +5,7 @@ import { createConnection } from "mysql2/promise";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { MysqlOptions } from "../../../src/drivers/sql/mysql/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
 import { expectHeld } from "../../support/server-fixture.ts";
@@ -22,7 +23,6 @@ import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture, markLongInUse } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { findMySqlViolations } from "../../support/stores/sql-inspector.ts";
-import { until } from "../../support/until.ts";
 
 withMariaDb((server) => {
   let fixture: MysqlFixture;

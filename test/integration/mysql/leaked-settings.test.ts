@@ -6,13 +6,13 @@ import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
 import { toBucket } from "../../../src/drivers/sql/schema.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture, Pool } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture, emptyTables, markLongInUse } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 /** What the session does, and how to read what it has set; null: the statement is no setting. */
 const LEAKED_SETTINGS = [

@@ -5,9 +5,9 @@ import type { Connection, Pool } from "mysql2/promise";
 import { createConnection, createPool } from "mysql2/promise";
 import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { optimistic } from "../../../src/optimistic/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 import { createStockTable, PATIENT, stockRow, takeOne, testVersionedRow } from "../../support/versioned-row-tests.ts";
 
 withMariaDb(

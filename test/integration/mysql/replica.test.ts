@@ -7,6 +7,8 @@ import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
 import { mysqlAdvisory } from "../../../src/drivers/sql/mysql/driver.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { exclusive, expectLockKept, MAX_TTL_MS } from "../../support/stores/data-loss-scenario.ts";
 import { failOver } from "../../support/stores/lost-releases.ts";
@@ -16,8 +18,6 @@ import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture, markLongInUse } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { findMySqlViolations } from "../../support/stores/sql-inspector.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const WITHIN = 10_000;
 

@@ -11,13 +11,13 @@ import { mysqlFromUrl } from "../../../src/drivers/sql/mysql/from-url.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { MariaDbReplica } from "../../support/stores/mariadb.ts";
 import { REPLICATED, startMariaDbReplica } from "../../support/stores/mariadb.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { openMariadbUrl } from "../../support/stores/url-clients.ts";
-import type { TcpProxy } from "../../support/tcp-proxy.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 
 const OPTIONS = { silenceWarnings: ["durability"], warn: () => undefined } as const;
 /** A pool of its user has so many connections. */

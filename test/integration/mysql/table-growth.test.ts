@@ -4,6 +4,7 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { cycleClaims } from "../../support/claim-cycles.ts";
 import { makeClaim } from "../../support/claims.ts";
@@ -11,7 +12,6 @@ import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const IS_LONG_RUN = process.env.HOLDFAST_LONG === "1";
 const CYCLES = IS_LONG_RUN ? 1_000_000 : 1_000;

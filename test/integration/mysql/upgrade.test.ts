@@ -6,10 +6,10 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { listProcedures, parseRevision, REVISION } from "../../../src/drivers/sql/mysql/migration.ts";
 import { toBucket } from "../../../src/drivers/sql/schema.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture, listCalls, lockBucket } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const TTL_MS = 2_000;
 

@@ -1,11 +1,11 @@
 // The command line on NATS: a run, the list, doctor, and the errors of a wrong url.
 
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { lockWithLibraries } from "../../support/installed-package.ts";
 import { createBucket } from "../../support/stores/document-stores.ts";
 import { startNats } from "../../support/stores/nats.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

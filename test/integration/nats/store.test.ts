@@ -7,11 +7,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { DocumentStore } from "../../../src/drivers/document/store.ts";
 import type { NatsStoreOptions } from "../../../src/drivers/nats/store.ts";
 import { natsStore } from "../../../src/drivers/nats/store.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { documentStoreTests, soon } from "../../support/stores/document-store-tests.ts";
 import type { NatsServer } from "../../support/stores/nats.ts";
 import { startNats } from "../../support/stores/nats.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const PASSWORD = "pass-of-alice";
 const SETTINGS = `

@@ -4,6 +4,7 @@ import { Pool } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { postgresAdvisory } from "../../../src/drivers/sql/postgres/driver.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
@@ -11,7 +12,6 @@ import { toReleases } from "../../support/releases.ts";
 import { readAdvisoryLocks } from "../../support/stores/postgres-advisory.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 

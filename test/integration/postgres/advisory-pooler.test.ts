@@ -7,6 +7,7 @@ import { createPostgresAdvisoryDialect } from "../../../src/drivers/sql/postgres
 import { postgresAdvisory } from "../../../src/drivers/sql/postgres/driver.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -16,7 +17,6 @@ import { findPoolerLeftovers, setPoolMode, startPoolerLoad } from "../../support
 import { readAdvisoryLocks } from "../../support/stores/postgres-advisory.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const IS_LONG_RUN = process.env.HOLDFAST_LONG === "1";
 /** Pairs of clients that open at the same time. */

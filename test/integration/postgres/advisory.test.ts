@@ -11,13 +11,13 @@ import { postgresAdvisory } from "../../../src/drivers/sql/postgres/driver.ts";
 import { lockInTransaction } from "../../../src/fencing/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { registerAdvisoryTests } from "../../support/stores/advisory-tests.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import { readAdvisoryLocks } from "../../support/stores/postgres-advisory.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const NAME = "advisory test";
 const sandbox = cliSandbox();

@@ -7,6 +7,7 @@ import { adaptPostgresClient } from "../../../src/drivers/sql/clients/detect.ts"
 import type { LoadOptions } from "../../../src/drivers/sql/clients/load.ts";
 import { loadPostgresClient } from "../../../src/drivers/sql/clients/load.ts";
 import type { SqlClient, SqlConnection } from "../../../src/drivers/sql/clients/types.ts";
+import { until } from "../../../src/testing/until.ts";
 import { lockWithLibraries } from "../../support/installed-package.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import {
@@ -19,7 +20,6 @@ import {
 } from "../../support/stores/sql-client-tests.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { openPostgresJsUrl } from "../../support/stores/url-clients.ts";
-import { until } from "../../support/until.ts";
 
 interface Subject {
   readonly client: SqlClient;

@@ -1,6 +1,7 @@
 // Clocks: a client's has no effect; the database's may step, and tokens rise all the same.
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver, PostgresFixture } from "../../support/stores/postgres-fixture.ts";
@@ -8,7 +9,6 @@ import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts"
 import { withPostgresClock } from "../../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../../support/stores/sql-inspector.ts";
 import { startTurnTaking } from "../../support/stores/turn-taking.ts";
-import { until } from "../../support/until.ts";
 
 const HOUR_MS = 3_600_000;
 

@@ -4,6 +4,7 @@ import { Client, Pool } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { countRenewalsBeforeClaim } from "../../support/stores/busy-renewals.ts";
@@ -11,7 +12,6 @@ import { ConnectionUse } from "../../support/stores/connection-use.ts";
 import type { OpenDriver, PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const DRIVER_COUNT = 16;
 

@@ -6,12 +6,12 @@ import { createSqlDriver } from "../../../src/drivers/sql/driver.ts";
 import { createPostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
 import type { PostgresOptions } from "../../../src/drivers/sql/postgres/driver.ts";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { BreakableStore, BreakTestOptions } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
 import { createPostgresFixture, LOSE_CLAIMS } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { openPostgresJsUrl } from "../../support/stores/url-clients.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 
 const SETTINGS: PostgresOptions = { silenceWarnings: ["durability"] };
 

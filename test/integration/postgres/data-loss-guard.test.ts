@@ -9,10 +9,11 @@ import { Client, Pool } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
+import { stopProcess } from "../../../src/torture/processes/process-tree.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { withHeldTokens } from "../../support/held-tokens.ts";
-import { stopProcess } from "../../support/processes/process-tree.ts";
 import { expectHeld } from "../../support/server-fixture.ts";
 import type { LossScenario } from "../../support/stores/data-loss-scenario.ts";
 import {
@@ -29,7 +30,6 @@ import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture, forgetIdentity, markLongInUse } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../../support/stores/sql-inspector.ts";
-import { until } from "../../support/until.ts";
 
 const TABLES = ["claims", "buckets", "tombstones", "identity"].map((word) => `holdfast.holdfast_1_${word}`);
 

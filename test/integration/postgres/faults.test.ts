@@ -2,6 +2,7 @@
 
 import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
@@ -9,7 +10,6 @@ import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts"
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import type { TurnTaking } from "../../support/stores/turn-taking.ts";
 import { startTurnTaking } from "../../support/stores/turn-taking.ts";
-import { until } from "../../support/until.ts";
 
 const BUCKETS = "holdfast.holdfast_1_buckets";
 

@@ -6,12 +6,12 @@ import postgres from "postgres";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { createFenceTable, fence } from "../../../src/fencing/index.ts";
 import { optimistic, versionedRow } from "../../../src/optimistic/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { createShortLock, createTestLock } from "../../support/fence-scenarios.ts";
 import type { InteropModule } from "../../support/interop.ts";
 import { loadInterop } from "../../support/interop.ts";
 import { expectFenced } from "../../support/query-builder-scenarios.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 withPostgres((server) => {
   let url: string;

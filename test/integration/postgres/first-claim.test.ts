@@ -3,13 +3,13 @@
 
 import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver, PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const BUCKETS = "holdfast.holdfast_1_buckets";
 

@@ -1,6 +1,8 @@
 /** The connection that listens is cut, or falls silent, while several processes take turns on several keys. */
 
 import { afterEach, beforeEach, expect } from "vitest";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { FencedRegister } from "../../support/processes/fenced-register.ts";
 import { openFencedRegister } from "../../support/processes/fenced-register.ts";
 import { test } from "../../support/processes/process-harness.ts";
@@ -9,8 +11,6 @@ import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { startTurnTaking } from "../../support/stores/turn-taking.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const LISTENERS = "from pg_stat_activity where datname = current_database() and query ~ '^listen'";
 const KEYS = ["a", "b", "c"];

@@ -5,13 +5,13 @@ import { Client, Pool } from "pg";
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import { stopProcess } from "../../../src/torture/processes/process-tree.ts";
 import { makeClaim } from "../../support/claims.ts";
-import { stopProcess } from "../../support/processes/process-tree.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const LISTENERS = "from pg_stat_activity where datname = current_database() and query ~ '^listen'";
 

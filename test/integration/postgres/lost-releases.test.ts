@@ -2,13 +2,13 @@
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { expectFreeSoon, failOver, SOON_MS, useOtherLock } from "../../support/stores/lost-releases.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import type { TcpProxy } from "../../support/tcp-proxy.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const KEY = "key";
 const CLAIMS = "holdfast.holdfast_1_claims";

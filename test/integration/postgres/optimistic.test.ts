@@ -4,10 +4,10 @@ import { Client, Pool } from "pg";
 import postgresJs from "postgres";
 import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { optimistic } from "../../../src/optimistic/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 import type { Stock } from "../../support/versioned-row-tests.ts";
 import { createStockTable, PATIENT, stockRow, takeOne, testVersionedRow } from "../../support/versioned-row-tests.ts";
 

@@ -11,15 +11,15 @@ import { postgresFromUrl } from "../../../src/drivers/sql/postgres/from-url.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
 import type { PostgresStandby } from "../../support/stores/postgres.ts";
 import { queryPostgres, startPostgresStandby } from "../../support/stores/postgres.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { openPostgresJsUrl } from "../../support/stores/url-clients.ts";
-import type { TcpProxy } from "../../support/tcp-proxy.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const OPTIONS = { silenceWarnings: ["durability"], warn: () => undefined } as const;
 /** A pool of its user has so many connections. */

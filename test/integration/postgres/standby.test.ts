@@ -1,8 +1,10 @@
 // A standby that follows asynchronously: it is refused while it is one, and promoted it may lack the last grants.
 
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
+import { stopProcess } from "../../../src/torture/processes/process-tree.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { makeClaim } from "../../support/claims.ts";
-import { stopProcess } from "../../support/processes/process-tree.ts";
 import { toReleases } from "../../support/releases.ts";
 import { failOver } from "../../support/stores/lost-releases.ts";
 import type { PostgresStandby } from "../../support/stores/postgres.ts";
@@ -11,8 +13,6 @@ import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../../support/stores/sql-inspector.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 withPostgres((server) => {
   let fixture: PostgresFixture;

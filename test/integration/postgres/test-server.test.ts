@@ -5,14 +5,14 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import postgres from "postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
+import { descendants, isAlive } from "../../../src/torture/processes/process-tree.ts";
 import { builtFile } from "../../support/built-file.ts";
-import { descendants, isAlive } from "../../support/processes/process-tree.ts";
 import { pgBouncerUnavailableReason, startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import { queryPostgres, startPostgres } from "../../support/stores/postgres.ts";
 import { withPostgres, withPostgresClock } from "../../support/stores/sql-fixture.ts";
 import type { ServerKind } from "../../support/stores/test-server-tests.ts";
 import { testReportOfFaults, testServer, testServerClock } from "../../support/stores/test-server-tests.ts";
-import { until } from "../../support/until.ts";
 
 const POSTGRES: ServerKind = {
   settingsQuery:

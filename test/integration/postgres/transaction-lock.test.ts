@@ -7,8 +7,8 @@ import postgresJs from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { UnsupportedError } from "../../../src/errors.ts";
 import { FenceConflictError, lockInTransaction } from "../../../src/fencing/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const WAITING = "select count(*)::int as n from pg_locks where locktype = 'advisory' and not granted";
 

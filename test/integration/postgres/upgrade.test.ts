@@ -2,11 +2,11 @@
 
 import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const TTL_MS = 2_000;
 

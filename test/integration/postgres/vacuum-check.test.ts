@@ -3,12 +3,12 @@
 import { Client } from "pg";
 import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
 import type { Check } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { startPostgresStandby } from "../../support/stores/postgres.ts";
 import type { OpenDriver, PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
 import { withPostgresClock } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const MINUTE_MS = 60_000;
 const OK = { status: "ok", name: "vacuum", message: "nothing keeps old versions of rows for long" };

@@ -6,11 +6,11 @@ import { afterAll, beforeAll } from "vitest";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { startRedis } from "../../support/stores/redis.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 
 const servers: RedisServer[] = [];
 beforeAll(async () => {

@@ -2,10 +2,10 @@ import { describe, expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { testDriver } from "../../client/suite.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
 import { createServerStore } from "../../support/stores/server-store.ts";
-import { until } from "../../support/until.ts";
 
 const long = process.env.HOLDFAST_LONG === "1";
 const openQuorum = (): ReturnType<typeof createServerStore> => createServerStore(() => "holdfast://127.0.0.1:0");

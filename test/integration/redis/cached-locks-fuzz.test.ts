@@ -11,13 +11,13 @@ import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks, LockLostError, LockTimeoutError, StoreError, UnsupportedError } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { findRedisViolations } from "../../support/stores/redis-inspector.ts";
-import type { TcpProxy } from "../../support/tcp-proxy.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const isLong = process.env.HOLDFAST_LONG === "1";
 const FIRST_SEED = Number(process.env.HOLDFAST_SEED ?? 1);

@@ -11,6 +11,7 @@ import { ALL_BUCKETS, toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
@@ -19,7 +20,6 @@ import { toReleases } from "../../support/releases.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { markLongInUse } from "../../support/stores/redis-fixture.ts";
-import { until } from "../../support/until.ts";
 
 /** A restarted master takes two seconds to join again, which must fit into a lease. */
 const TTL_MS = 9_000;

@@ -11,6 +11,7 @@ import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Duration, Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
@@ -21,7 +22,6 @@ import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { markLongInUse } from "../../support/stores/redis-fixture.ts";
 import { findRedisViolations } from "../../support/stores/redis-inspector.ts";
 import { waitForReplicas } from "../../support/stores/redis-replication.ts";
-import { until } from "../../support/until.ts";
 
 const MASTERS = 3;
 let cluster: RedisCluster;

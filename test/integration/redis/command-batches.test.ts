@@ -7,13 +7,13 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Answer, Claim, ClaimId, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const exclusive = (key: string): LockSpec => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
 /** A key of another bucket. */

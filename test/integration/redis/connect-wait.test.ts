@@ -14,7 +14,7 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import { serve } from "../../../src/server/server.ts";
-import { freePort } from "../../support/free-port.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
 import { killAndCheckLog, startRedisProcess } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 

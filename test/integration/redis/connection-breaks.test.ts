@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, onTestFinished, test } from "vitest";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { createLocks } from "../../../src/index.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { cleanUpAfterEach } from "../../support/server-fixture.ts";
 import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
@@ -14,7 +15,6 @@ import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 
 type Endpoint = { readonly host: string; readonly port: number };
 const localhost = (port: number): Endpoint => ({ host: "127.0.0.1", port });

@@ -5,12 +5,12 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const long = process.env.HOLDFAST_LONG === "1";
 const WAITER_COUNT = long ? 10_000 : 1_500;

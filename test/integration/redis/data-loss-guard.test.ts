@@ -12,6 +12,7 @@ import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -31,7 +32,6 @@ import {
   withinTime,
   writeRunRecord,
 } from "../../support/stores/redis-fixture.ts";
-import { until } from "../../support/until.ts";
 
 /** What is waited for. */
 const TTL_MS = 1_500;

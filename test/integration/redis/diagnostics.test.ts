@@ -8,6 +8,7 @@ import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { connect } from "../../../src/index.ts";
 import type { Check, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
@@ -16,7 +17,6 @@ import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture, markLongInUse } from "../../support/stores/redis-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

@@ -11,14 +11,14 @@ import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
-import { freePort } from "../../support/free-port.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { startRedis, tlsArguments } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

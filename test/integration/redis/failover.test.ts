@@ -9,6 +9,7 @@ import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
@@ -24,7 +25,6 @@ import {
 } from "../../support/stores/redis-replication.ts";
 import type { ShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
 import { shiftedClockUnavailableReason, startShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
-import { until } from "../../support/until.ts";
 
 const TTL_MS = 3_000;
 const HOUR_MS = 3_600_000;

@@ -13,14 +13,14 @@ import { redisFromUrl } from "../../../src/drivers/redis/from-url.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks, StoreError } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
-import type { TcpProxy } from "../../support/tcp-proxy.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 /** Clients whose first inbox goes by way of this port, under this name. */
 const CLIENTS: Readonly<Record<string, (port: number, by: number, name: string) => RedisClient>> = {

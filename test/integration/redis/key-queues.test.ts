@@ -4,12 +4,12 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture, withinTime } from "../../support/stores/redis-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const LONG_MS = 15_000;
 /** How long an unreachable waiter has the lock when it is granted, unless it renews. */

@@ -18,12 +18,12 @@ import { createLocks, LockTimeoutError } from "../../../src/index.ts";
 import type { DetachedClaim } from "../../../src/protocol/lock-reference.ts";
 import { decodeReference } from "../../../src/protocol/lock-reference.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { expectFreeSoon, SOON_MS } from "../../support/stores/lost-releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const KEY = "a key with spaces";
 

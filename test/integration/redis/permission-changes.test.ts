@@ -7,13 +7,13 @@ import { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { findRedisViolations, readStoreView } from "../../support/stores/redis-inspector.ts";
 import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
-import { until } from "../../support/until.ts";
 
 const TTL_MS = 1_500;
 /** With fewer arguments a script does nothing. */

@@ -5,11 +5,11 @@ import { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { connect, createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { CLUSTER_PERMISSIONS, LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
 import { waitForReplicas } from "../../support/stores/redis-replication.ts";
-import { until } from "../../support/until.ts";
 
 const ACL_LINES = [...readFileSync("docs/guide/redis.md", "utf8").matchAll(/^ACL SETUSER .*$/gm)].map(([line]) => line);
 const [SINGLE_SERVER_ACL = "", OPTIONS_ACL = "", CLUSTER_ACL = ""] = ACL_LINES;

@@ -2,12 +2,12 @@
 
 import { Redis } from "ioredis";
 import { expect } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { openFencedRegister } from "../../support/processes/fenced-register.ts";
 import { test } from "../../support/processes/process-harness.ts";
 import { expectStaleHolderRejected } from "../../support/processes/stale-holder.ts";
 import { msBetween, startWorker } from "../../support/processes/worker.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
-import { until } from "../../support/until.ts";
 
 const LEASE_MS = 2_000;
 /** "At once", on a machine that is busy with other things. */

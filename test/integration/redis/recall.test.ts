@@ -3,12 +3,12 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Answer, Claim, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const permitSpec = (permits: number, limit: number, key = "key"): LockSpec => ({ key, permits, limit });
 const makeRecallable = (target: string | readonly LockSpec[] = "key"): Claim => makeClaim(target, { recall: true });

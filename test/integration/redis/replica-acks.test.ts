@@ -8,6 +8,7 @@ import type { RedisClient, RedisOptions } from "../../../src/drivers/redis/drive
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks, StoreError } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
@@ -16,7 +17,6 @@ import type { RedisServer } from "../../support/stores/redis.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
 import { startRedisPair } from "../../support/stores/redis-replication.ts";
-import { until } from "../../support/until.ts";
 
 /** Where there is no replica, which is reported soon. */
 const REPLICA_ACKS = { minAcks: 1, timeoutMs: 200 };

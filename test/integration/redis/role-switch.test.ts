@@ -9,6 +9,8 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import { redisFromUrl } from "../../../src/drivers/redis/from-url.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { redisUnavailableReason } from "../../support/stores/redis.ts";
 import {
   demoteMaster,
@@ -16,8 +18,6 @@ import {
   startRedisPair,
   waitForReplicas,
 } from "../../support/stores/redis-replication.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const OPTIONS = { warn: () => undefined } as const;
 /** From the first call that was refused until the master is found. */

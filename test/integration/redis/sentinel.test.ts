@@ -6,11 +6,11 @@ import { redisFromUrl } from "../../../src/drivers/redis/from-url.ts";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { waitForReplicas } from "../../support/stores/redis-replication.ts";
 import type { RedisSentinels } from "../../support/stores/redis-sentinel.ts";
 import { startRedisSentinels } from "../../support/stores/redis-sentinel.ts";
-import { until } from "../../support/until.ts";
 
 let servers: RedisSentinels;
 const prefix = randomUUID();

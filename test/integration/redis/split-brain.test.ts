@@ -7,10 +7,10 @@ import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks, StoreError } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
 import { demoteMaster, promoteReplica, waitForReplicas } from "../../support/stores/redis-replication.ts";
-import { until } from "../../support/until.ts";
 
 const TTL_MS = 3_000;
 const replicas = { minAcks: 1, timeoutMs: 300 };

@@ -2,8 +2,8 @@
 
 import { expect, test } from "vitest";
 import { serve } from "../../../src/server/server.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
-import { freePort } from "../../support/free-port.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 
 const sandbox = cliSandbox();

@@ -7,6 +7,7 @@ import { openAdminConnection } from "../../../src/drivers/server/admin-connectio
 import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { ServerEvent } from "../../../src/protocol/admin-frames.ts";
 import { PACKAGE_VERSION } from "../../../src/protocol/handshake.ts";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { openWatches, parseRawAddress, RawClient } from "../../support/raw-client.ts";
@@ -20,7 +21,6 @@ import {
   startServer,
 } from "../../support/server-fixture.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

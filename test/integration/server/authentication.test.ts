@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { createAccessControl, hashCredential } from "../../../src/auth/access-control.ts";
 import { createCredential } from "../../../src/auth/accounts-file.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
+import { until } from "../../../src/testing/until.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import {
@@ -15,7 +16,6 @@ import {
   startServer,
 } from "../../support/server-fixture.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

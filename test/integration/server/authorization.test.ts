@@ -6,6 +6,7 @@ import { createAccessControl } from "../../../src/auth/access-control.ts";
 import { connect } from "../../../src/client/connect.ts";
 import type { Locks } from "../../../src/client/locks.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
+import { until } from "../../../src/testing/until.ts";
 import { publicTag, randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
@@ -22,7 +23,6 @@ import {
 import { ServerHarness } from "../../support/server-harness.ts";
 import type { TestAccount } from "../../support/test-accounts.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

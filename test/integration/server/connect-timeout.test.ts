@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { connect } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
+import type { Address } from "../../../src/torture/tcp-proxy.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
-import { freePort } from "../../support/free-port.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { Relay } from "../../support/relay.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, onCleanup, startServer } from "../../support/server-fixture.ts";
-import type { Address } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

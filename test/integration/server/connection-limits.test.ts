@@ -8,6 +8,7 @@ import type { ServerLimits } from "../../../src/server/limits.ts";
 import { DEFAULT_LIMITS, resolveLimits } from "../../../src/server/limits.ts";
 import { attachPlainSocket } from "../../../src/server/net/socket-transport.ts";
 import type { LockService } from "../../../src/server/service.ts";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { FrameConnection } from "../../support/frame-connection.ts";
@@ -16,7 +17,6 @@ import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, makeClaim, onCleanup, openClient, startServer } from "../../support/server-fixture.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

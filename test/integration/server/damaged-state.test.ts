@@ -6,6 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import type { ServeOptions } from "../../../src/server/server.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver } from "../../support/server-fixture.ts";
@@ -17,7 +18,6 @@ import {
   openClient,
   startServer,
 } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

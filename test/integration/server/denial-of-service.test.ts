@@ -13,12 +13,12 @@ import type { Locks } from "../../../src/index.ts";
 import { connect } from "../../../src/index.ts";
 import type { ServerLimits } from "../../../src/server/limits.ts";
 import type { Server } from "../../../src/server/server.ts";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import type { RawAddress } from "../../support/raw-client.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import { cleanUpAfterEach, onCleanup, startServer } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

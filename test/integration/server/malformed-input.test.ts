@@ -7,12 +7,12 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Server } from "../../../src/server/server.ts";
 import { serve } from "../../../src/server/server.ts";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { COVERED_ELSEWHERE, MALFORMED_BYTES, MALFORMED_KEYS, MALFORMED_TERMS } from "../../support/malformed-inputs.ts";
 import type { RawAddress } from "../../support/raw-client.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 

@@ -5,13 +5,13 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { LockLostError } from "../../../src/errors.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -3,9 +3,9 @@ import { expect, test } from "vitest";
 import type { ClaimLifecycle, EventKind } from "../../../src/server/events/event-log.ts";
 import { EventLog } from "../../../src/server/events/event-log.ts";
 import { Metrics } from "../../../src/server/events/metrics.ts";
+import { until } from "../../../src/testing/until.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 cleanUpAfterEach();
 

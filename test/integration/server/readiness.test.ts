@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { ServeOptions } from "../../../src/server/server.ts";
 import { checkOptions, serve } from "../../../src/server/server.ts";
+import { until } from "../../../src/testing/until.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import {
@@ -16,7 +17,6 @@ import {
   openClient,
   startServer,
 } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -32,10 +32,11 @@ import {
   temporaryRunFilePath,
 } from "../../../src/server/runs/run-file-format.ts";
 import { openCommandRuns } from "../../../src/server/runs/run-file-reader.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { ProcessId } from "../../../src/torture/processes/process-tree.ts";
+import { descendants } from "../../../src/torture/processes/process-tree.ts";
 import { systemClock } from "../../../src/util/clock.ts";
 import { randomId } from "../../../src/util/ids.ts";
-import type { ProcessId } from "../../support/processes/process-tree.ts";
-import { descendants } from "../../support/processes/process-tree.ts";
 import {
   cleanUpAfterEach,
   createTemporaryDirectory,
@@ -45,7 +46,6 @@ import {
   openClient,
   startServer,
 } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 cleanUpAfterEach();
 

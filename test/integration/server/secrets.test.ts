@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { lockServer } from "../../../src/drivers/server/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { publicTag, randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
@@ -15,7 +16,6 @@ import {
   startServer,
 } from "../../support/server-fixture.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -3,11 +3,11 @@ import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { openKeepSessionSocket } from "../../../src/drivers/server/keep-session.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -4,9 +4,9 @@ import type { Connector, TransportEvents } from "../../../src/net/transport.ts";
 import { encodeAnswer, encodePush } from "../../../src/protocol/frames.ts";
 import { encodeServerHello, PROTOCOL_LIMITS, PROTOCOL_VERSION } from "../../../src/protocol/handshake.ts";
 import type { Answer, ClaimId } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
 import { makeClaim } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const WELCOME = encodeServerHello({
   protocol: PROTOCOL_VERSION,

@@ -3,6 +3,7 @@
 import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -16,7 +17,6 @@ import {
 } from "../../support/server-fixture.ts";
 import type { MemoryStorage } from "../../support/server-harness.ts";
 import { claimState, ServerHarness } from "../../support/server-harness.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -5,12 +5,12 @@ import { connect as connectTls, createServer as createTlsServer } from "node:tls
 import { expect, test } from "vitest";
 import { connect } from "../../../src/index.ts";
 import type { ServeOptions, Server } from "../../../src/server/server.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { Authority, CertificateFiles } from "../../support/certificates.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, onCleanup, startServer } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

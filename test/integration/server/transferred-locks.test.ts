@@ -1,9 +1,9 @@
 /** A lock whose reference another process attached while its maker runs on: it must not end with that process. */
 
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

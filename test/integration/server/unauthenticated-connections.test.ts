@@ -5,14 +5,14 @@ import { connect as dial } from "node:net";
 import { expect, test } from "vitest";
 import { connect } from "../../../src/index.ts";
 import type { Connection } from "../../../src/server/connection/connection.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import { cleanUpAfterEach, onCleanup, startServer } from "../../support/server-fixture.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
-import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

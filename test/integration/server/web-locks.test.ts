@@ -10,11 +10,11 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { lockServer } from "../../../src/drivers/server/driver.ts";
 import type { Server } from "../../../src/server/server.ts";
 import { serve } from "../../../src/server/server.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { WebLock } from "../../../src/web-locks/index.ts";
 import { webLocks } from "../../../src/web-locks/index.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, onCleanup, startServer } from "../../support/server-fixture.ts";
-import { until } from "../../support/until.ts";
 import { defineWebLockTests } from "../../support/web-lock-behaviors.ts";
 
 checkLeaksAfterEach();

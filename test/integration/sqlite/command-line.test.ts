@@ -2,9 +2,9 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { SqliteInspector } from "../../support/stores/sqlite.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 

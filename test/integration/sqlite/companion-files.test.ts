@@ -7,12 +7,12 @@ import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import { StoreRefusedError } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
 import { test } from "../../support/processes/process-harness.ts";
 import { startWorker } from "../../support/processes/worker.ts";
 import type { SqliteLibrary } from "../../support/stores/sqlite-libraries.ts";
 import { listOtherLibraries } from "../../support/stores/sqlite-libraries.ts";
-import { until } from "../../support/until.ts";
 
 const TTL_MS = 1_500;
 /** The event loop may be late. */

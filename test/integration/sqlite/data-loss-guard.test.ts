@@ -7,6 +7,7 @@ import type { SqliteOptions } from "../../../src/drivers/sql/sqlite/driver.ts";
 import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { withHeldTokens } from "../../support/held-tokens.ts";
@@ -22,7 +23,6 @@ import {
   MAX_TTL_MS,
 } from "../../support/stores/data-loss-scenario.ts";
 import { markLongInUse, SqliteInspector, useSqliteFiles } from "../../support/stores/sqlite.ts";
-import { until } from "../../support/until.ts";
 
 const newFile = useSqliteFiles();
 const closers: (() => Promise<unknown>)[] = [];

@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { openFencedRegister } from "../../support/processes/fenced-register.ts";
 import { mountNamespaceUnavailableReason } from "../../support/processes/mount-namespace.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
@@ -13,7 +14,6 @@ import { mountSmallDisk } from "../../support/processes/small-disk.ts";
 import type { Worker } from "../../support/processes/worker.ts";
 import { startWorker } from "../../support/processes/worker.ts";
 import { SqliteInspector } from "../../support/stores/sqlite.ts";
-import { until } from "../../support/until.ts";
 
 const skip = mountNamespaceUnavailableReason === null ? "" : `: ${mountNamespaceUnavailableReason}, skipped`;
 /** SQLite begins its write-ahead log again at 4 MB: on a smaller disk that alone would fill it. */

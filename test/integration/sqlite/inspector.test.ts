@@ -1,12 +1,12 @@
 import Database from "libsql";
 import { expect, test } from "vitest";
 import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../../support/claims.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { findSqliteViolations } from "../../support/stores/sql-inspector.ts";
 import { EXPECTED_VIOLATIONS, wrongTables } from "../../support/stores/sql-inspector-tables.ts";
 import { useSqliteFiles } from "../../support/stores/sqlite.ts";
-import { until } from "../../support/until.ts";
 
 const newFile = useSqliteFiles();
 

@@ -8,8 +8,8 @@ import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { DetachedClaim } from "../../../src/protocol/lock-reference.ts";
 import { decodeReference } from "../../../src/protocol/lock-reference.ts";
+import { until } from "../../../src/testing/until.ts";
 import { SqliteInspector, useSqliteFiles } from "../../support/stores/sqlite.ts";
-import { until } from "../../support/until.ts";
 
 const newFile = useSqliteFiles();
 const openDriver = (path: string) => sqlite(path, { commandTimeoutMs: 50 });

@@ -6,6 +6,7 @@
 import { mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { PROGRAM } from "../../support/cli-sandbox.ts";
 import type { MountNamespace } from "../../support/processes/mount-namespace.ts";
 import {
@@ -16,7 +17,6 @@ import {
 } from "../../support/processes/mount-namespace.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
 import { test } from "../../support/processes/process-harness.ts";
-import { until } from "../../support/until.ts";
 
 const skipMounts = mountNamespaceUnavailableReason === null ? "" : `: ${mountNamespaceUnavailableReason}, skipped`;
 

@@ -9,6 +9,7 @@ import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
 import { createFenceTable, fence } from "../../../src/fencing/index.ts";
 import type { Lock } from "../../../src/index.ts";
 import { connect } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import type { Effect } from "../../support/processes/fenced-register.ts";
 import { openFencedRegister } from "../../support/processes/fenced-register.ts";
@@ -19,7 +20,6 @@ import { expectStaleHolderRejected } from "../../support/processes/stale-holder.
 import { msBetween, startWorker } from "../../support/processes/worker.ts";
 import { makeClaim } from "../../support/server-fixture.ts";
 import { SqliteInspector } from "../../support/stores/sqlite.ts";
-import { until } from "../../support/until.ts";
 
 const LEASE_MS = 2_000;
 /** "At once", on a machine that is busy with other things. */

@@ -6,11 +6,11 @@ import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
 import { READ_QUEUE, READ_WAITING } from "../../../src/drivers/sql/sqlite/statements.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, makeClaim, onCleanup } from "../../support/server-fixture.ts";
 import { SqliteInspector, useSqliteFiles } from "../../support/stores/sqlite.ts";
-import { until } from "../../support/until.ts";
 
 const newFile = useSqliteFiles();
 cleanUpAfterEach();

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { OP } from "../../../src/drivers/zookeeper/client/records.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { expectBulkCancellationLeavesNothing } from "../../support/bulk-cancellation.ts";
 import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
-import { until } from "../../support/until.ts";
 import { createFrameProxy } from "./frame-proxy.ts";
 
 const fixture = zookeeperFixture({}, { root: "/crowd" });

@@ -11,12 +11,12 @@ import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { TlsOptions, ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Locks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { createAuthority } from "../../support/certificates.ts";
 import type { ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
 import { setAcl } from "../../support/stores/zookeeper-requests.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 const SESSION_MS = 20_000;

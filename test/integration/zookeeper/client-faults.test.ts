@@ -9,11 +9,11 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { CREATOR_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
 import type { ZooKeeperOptions } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
-import type { TcpProxy } from "../../support/tcp-proxy.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 /** A machine that is busy with other things may stand still for a part of it. */

@@ -5,11 +5,11 @@ import type { WatchedEvent } from "../../../src/drivers/zookeeper/client/records
 import { CREATOR_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
 import type { ZooKeeperOptions } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
 import { setData } from "../../support/stores/zookeeper-requests.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 let server: ZooKeeperServer;

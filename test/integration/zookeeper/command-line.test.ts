@@ -4,9 +4,9 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { listChildren } from "../../../src/drivers/zookeeper/client/helpers.ts";
+import { until } from "../../../src/testing/until.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 const fixture = zookeeperFixture();

@@ -2,10 +2,10 @@
 
 import { randomUUID } from "node:crypto";
 import type { ServerAddress } from "../../../src/drivers/zookeeper/driver.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
 import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 
 const fixture = zookeeperFixture();
 

@@ -3,9 +3,9 @@
 import { expect, test } from "vitest";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 

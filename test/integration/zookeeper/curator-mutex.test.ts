@@ -1,8 +1,8 @@
 // Curator's InterProcessMutex and Holdfast's locks on one path: real contenders of both, each with its own session.
 
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { curatorFixture } from "../../support/curator/curator-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const fixture = curatorFixture();
 const TIMEOUT_MS = 20_000;

@@ -6,12 +6,12 @@ import { createLocks } from "../../../src/client/locks.ts";
 import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { setData } from "../../support/stores/zookeeper-requests.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 import { createFrameProxy } from "./frame-proxy.ts";
 
 const TIMEOUT_MS = 20_000;

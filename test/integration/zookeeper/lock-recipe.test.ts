@@ -7,10 +7,10 @@ import { listChildren } from "../../../src/drivers/zookeeper/client/helpers.ts";
 import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 import { createSessionTerminator } from "./session-terminator.ts";
 
 const TIMEOUT_MS = 20_000;

@@ -5,11 +5,11 @@ import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driv
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import type { Clock } from "../../../src/util/clock.ts";
 import { systemClock } from "../../../src/util/clock.ts";
 import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 /** Long, so that an earlier notification cannot come from its end. */
 const SESSION_MS = 40_000;

@@ -4,11 +4,11 @@ import { expect, test } from "vitest";
 import { CREATOR_ALL, OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { Answer } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { setAcl } from "../../support/stores/zookeeper-requests.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 const fixture = zookeeperFixture({}, { root: "/apart", sessionMs: 20_000 });

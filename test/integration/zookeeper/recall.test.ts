@@ -2,11 +2,11 @@
 
 import { expect, test } from "vitest";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const fixture = zookeeperFixture({}, { root: "/recall", sessionMs: 20_000 });
 

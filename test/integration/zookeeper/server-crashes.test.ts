@@ -7,8 +7,8 @@ import { listChildren } from "../../../src/drivers/zookeeper/client/helpers.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 60_000;
 const SESSION_MS = 2_000;

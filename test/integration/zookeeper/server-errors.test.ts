@@ -6,12 +6,12 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import { tcpProxy } from "../../../src/torture/tcp-proxy.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { setAcl } from "../../support/stores/zookeeper-requests.ts";
-import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { createFrameProxy } from "./frame-proxy.ts";
 
 const TIMEOUT_MS = 20_000;

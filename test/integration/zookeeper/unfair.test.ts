@@ -7,11 +7,11 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { testDriver } from "../../client/suite.ts";
 import type { RecordedTest } from "../../conformance/suite-recorder.ts";
 import { recordSuite, runExpectingFailure } from "../../conformance/suite-recorder.ts";
 import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
-import { until } from "../../support/until.ts";
 import { randomSuffixLock } from "./random-suffix.ts";
 
 const TIMEOUT_MS = 20_000;

@@ -4,9 +4,9 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, test } from "vitest";
 import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 const fixture = zookeeperFixture({}, { root: "/watches", sessionMs: 20_000 });

@@ -10,9 +10,9 @@ import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from "node:
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { until } from "../../../src/testing/until.ts";
 import { builtFile } from "../built-file.ts";
 import { installPackages } from "../debian-packages.ts";
-import { until } from "../until.ts";
 
 /** Its class path names all else that it needs. */
 export const CURATOR_JAR = "/usr/share/java/curator-recipes.jar";

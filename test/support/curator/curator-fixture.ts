@@ -2,8 +2,8 @@
 
 import { afterEach } from "vitest";
 import type { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
+import { until } from "../../../src/testing/until.ts";
 import { zookeeperFixture } from "../stores/zookeeper-fixture.ts";
-import { until } from "../until.ts";
 import type { ContenderProcess } from "./contender-process.ts";
 import { startCuratorContender, startHoldfastContender } from "./contender-process.ts";
 import type { ExclusionRegister, RegisterOptions } from "./exclusion-register.ts";

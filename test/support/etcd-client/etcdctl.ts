@@ -3,10 +3,10 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
-import { endWithParent } from "../processes/end-with-parent.ts";
+import { until } from "../../../src/testing/until.ts";
+import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
 import type { EtcdServer } from "../stores/etcd.ts";
 import { etcdctlEnvironment } from "../stores/etcd.ts";
-import { until } from "../until.ts";
 
 const TIMEOUT_MS = 20_000;
 

@@ -2,7 +2,7 @@
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { ProcessHarness } from "./process-harness.ts";
 
 export type ChildScripts = {

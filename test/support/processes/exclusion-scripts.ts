@@ -5,7 +5,7 @@
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 
 /** How a command ends: at once for TERM, 1.5 s after TERM, only for KILL. */
 type TermBehavior = "obedient" | "slow" | "stubborn";

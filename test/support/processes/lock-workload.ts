@@ -1,7 +1,7 @@
 /** Processes that use a few locks as fast as they can, and what must hold of them whatever is done to their server. */
 
 import { expect } from "vitest";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { FencedRegister } from "./fenced-register.ts";
 import type { ProcessHarness } from "./process-harness.ts";
 import type { Worker } from "./worker.ts";

@@ -6,7 +6,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { ProcessHarness } from "./process-harness.ts";
 
 /** What to put before a command, or null where nothing may be mounted. */

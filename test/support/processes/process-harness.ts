@@ -8,11 +8,8 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test as plain, vi } from "vitest";
-import { PROGRAM, readServerPids, sandboxEnvironment } from "../cli-sandbox.ts";
-import { expectNoSecret } from "../secret-scan.ts";
-import { until } from "../until.ts";
-import { waitForOutput } from "./process-output.ts";
-import type { ProcessId } from "./process-tree.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { ProcessId } from "../../../src/torture/processes/process-tree.ts";
 import {
   commandLine,
   descendants,
@@ -20,7 +17,10 @@ import {
   isAlive,
   processesWithEnvironment,
   sendSignal,
-} from "./process-tree.ts";
+} from "../../../src/torture/processes/process-tree.ts";
+import { PROGRAM, readServerPids, sandboxEnvironment } from "../cli-sandbox.ts";
+import { expectNoSecret } from "../secret-scan.ts";
+import { waitForOutput } from "./process-output.ts";
 
 /** The long suite: more, longer, other seeds. */
 export const IS_LONG_RUN: boolean = process.env.HOLDFAST_LONG === "1";

@@ -1,5 +1,5 @@
-import type { UntilOptions } from "../until.ts";
-import { until } from "../until.ts";
+import type { UntilOptions } from "../../../src/testing/until.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { RunningProcess } from "./process-harness.ts";
 
 /**

@@ -1,7 +1,7 @@
 /** A holder that sleeps through the end of its lease while another is granted: alike on every store. */
 
 import { expect } from "vitest";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 import { openFencedRegister } from "./fenced-register.ts";
 import type { ProcessHarness } from "./process-harness.ts";
 import { startWorker } from "./worker.ts";

@@ -3,9 +3,9 @@
 import type { TestAPI } from "vitest";
 import { describe, expect, test } from "vitest";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { testDriver } from "../../client/suite.ts";
 import { leakCheckedTest } from "../leak-checked-test.ts";
-import { until } from "../until.ts";
 import { REDIS_SUITE_OPTIONS } from "./redis-conformance.ts";
 
 const SESSION_MS = 4_000;

@@ -6,10 +6,10 @@ import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { builtFile } from "../built-file.ts";
 import { makeClaim } from "../claims.ts";
 import { toDriverEvents } from "../driver-events.ts";
-import { until } from "../until.ts";
 import { CREATE_COUNTER } from "./advisory-counter.ts";
 import type { DatabaseServer, TestDatabase } from "./sql-database.ts";
 

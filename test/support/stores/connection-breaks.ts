@@ -8,8 +8,8 @@ import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
-import type { TcpProxy } from "../tcp-proxy.ts";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
 
 const KEY = "key";
 const OTHER_KEY = "other key";

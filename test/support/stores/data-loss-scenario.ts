@@ -2,10 +2,10 @@
 
 import { expect } from "vitest";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { FakeClock } from "../fake-clock.ts";
 import { toReleases } from "../releases.ts";
 import { expectHeld, makeClaim } from "../server-fixture.ts";
-import { until } from "../until.ts";
 
 /** The longest ttl of the drivers: no step takes so long. */
 export const MAX_TTL_MS = 60_000;

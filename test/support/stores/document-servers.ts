@@ -1,6 +1,6 @@
 /** The programs on which the stores with a conditional write are tested. */
 
-import type { DatabaseProcess } from "./database-process.ts";
+import type { DatabaseProcess } from "../../../src/torture/processes/database-process.ts";
 import type { StoreAddress } from "./document-stores.ts";
 import { createBucket } from "./document-stores.ts";
 import { startDynalite } from "./dynalite.ts";

@@ -9,12 +9,12 @@ import { request as requestSecurely } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { until } from "../../../src/testing/until.ts";
+import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
+import { freePorts } from "../../../src/torture/processes/free-port.ts";
+import { signalChild } from "../../../src/torture/processes/process-tree.ts";
 import type { Certificate } from "../certificates.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
-import { freePorts } from "../free-port.ts";
-import { endWithParent } from "../processes/end-with-parent.ts";
-import { signalChild } from "../processes/process-tree.ts";
-import { until } from "../until.ts";
 
 const PROGRAM = "etcd";
 const START_MS = 30_000;

@@ -3,8 +3,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { DatabaseCommand, DatabaseProcess } from "./database-process.ts";
-import { startOnFreePort } from "./database-process.ts";
+import type { DatabaseCommand, DatabaseProcess } from "../../../src/torture/processes/database-process.ts";
+import { startOnFreePort } from "../../../src/torture/processes/database-process.ts";
 
 const DIAL_MS = 1_000;
 

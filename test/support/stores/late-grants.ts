@@ -5,7 +5,7 @@
 
 import { expect } from "vitest";
 import type { Locks } from "../../../src/index.ts";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 
 /** The client gives a call up after a sixth of it, a second. */
 export const LATE_GRANTS_TTL_MS = 6_000;

@@ -1,7 +1,7 @@
 /** What the tests of lost releases have in common: a fail-over, and what must follow it. */
 
 import type { Locks } from "../../../src/index.ts";
-import type { TcpProxy } from "../tcp-proxy.ts";
+import type { TcpProxy } from "../../../src/torture/tcp-proxy.ts";
 
 /** Much less than a lease, which is 30 s, and than the interval of its renewal. */
 export const SOON_MS = 5_000;

@@ -3,7 +3,7 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { expect } from "vitest";
 import type { Lock, Locks } from "../../../src/index.ts";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 
 const TIMEOUT_MS = 60_000;
 /** The errors while the servers cannot be reached; any other is a fault. */

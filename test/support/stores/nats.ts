@@ -3,9 +3,9 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { DatabaseProcess } from "../../../src/torture/processes/database-process.ts";
+import { firstAnswer, startOnFreePort } from "../../../src/torture/processes/database-process.ts";
 import { installPackages } from "../debian-packages.ts";
-import type { DatabaseProcess } from "./database-process.ts";
-import { firstAnswer, startOnFreePort } from "./database-process.ts";
 
 const PROGRAM = "/usr/sbin/nats-server";
 

@@ -3,9 +3,9 @@
 import { chmodSync, chownSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { DatabaseProcess } from "../../../src/torture/processes/database-process.ts";
+import { startOnFreePort } from "../../../src/torture/processes/database-process.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
-import type { DatabaseProcess } from "./database-process.ts";
-import { startOnFreePort } from "./database-process.ts";
 import { acceptsStartup, postgresUrl, unprivilegedUser } from "./postgres.ts";
 
 const PROGRAM = "/usr/sbin/pgbouncer";

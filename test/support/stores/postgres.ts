@@ -5,9 +5,9 @@ import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
+import { firstAnswer, startOnFreePort } from "../../../src/torture/processes/database-process.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { makeDataFolder } from "./data-template.ts";
-import { firstAnswer, startOnFreePort } from "./database-process.ts";
 import type { DatabaseServer, ServerOptions, TestDatabase } from "./sql-database.ts";
 import { createDatabaseServer } from "./sql-database.ts";
 

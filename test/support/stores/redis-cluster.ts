@@ -5,10 +5,10 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
+import { until } from "../../../src/testing/until.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
+import { signalChild } from "../../../src/torture/processes/process-tree.ts";
 import type { CertificateFiles } from "../certificates.ts";
-import { freePort } from "../free-port.ts";
-import { signalChild } from "../processes/process-tree.ts";
-import { until } from "../until.ts";
 import { installRedis, killAndCheckLog, startRedisProcess, throwOnViolations, tlsArguments } from "./redis.ts";
 import { inspectRedisServer } from "./redis-inspector.ts";
 

@@ -7,10 +7,10 @@ import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { Clock } from "../../../src/util/clock.ts";
 import { toDriverEvents } from "../driver-events.ts";
 import { withHeldTokens } from "../held-tokens.ts";
-import { until } from "../until.ts";
 
 type HeldAnswer = Extract<Answer, { state: "held" }>;
 

@@ -1,7 +1,7 @@
 /** A real master with its replica, which has all that the master had when this is settled. */
 
 import { Redis } from "ioredis";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { RedisServer } from "./redis.ts";
 import { startRedis } from "./redis.ts";
 

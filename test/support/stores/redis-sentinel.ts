@@ -6,11 +6,11 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
+import { until } from "../../../src/testing/until.ts";
+import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
+import { signalChild } from "../../../src/torture/processes/process-tree.ts";
 import type { CertificateFiles } from "../certificates.ts";
-import { freePort } from "../free-port.ts";
-import { endWithParent } from "../processes/end-with-parent.ts";
-import { signalChild } from "../processes/process-tree.ts";
-import { until } from "../until.ts";
 import {
   hasEnded,
   installRedis,

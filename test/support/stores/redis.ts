@@ -6,12 +6,12 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { connect as dial } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "../../../src/testing/until.ts";
+import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
+import { freePort } from "../../../src/torture/processes/free-port.ts";
+import { signalChild } from "../../../src/torture/processes/process-tree.ts";
 import type { CertificateFiles } from "../certificates.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
-import { freePort } from "../free-port.ts";
-import { endWithParent } from "../processes/end-with-parent.ts";
-import { signalChild } from "../processes/process-tree.ts";
-import { until } from "../until.ts";
 import { inspectRedisServer } from "./redis-inspector.ts";
 
 export const REDIS_SERVER_PROGRAM = "redis-server";

@@ -2,9 +2,9 @@
 
 import { expect } from "vitest";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { makeClaim } from "../claims.ts";
 import { toReleases } from "../releases.ts";
-import { until } from "../until.ts";
 
 export async function expectReturnedPermits(driver: Driver): Promise<void> {
   const take = async (ttlMs = 60_000) => {

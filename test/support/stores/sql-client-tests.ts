@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { connect, createServer } from "node:net";
 import { expect, onTestFinished } from "vitest";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "../../../src/drivers/sql/clients/types.ts";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 
 const WITHIN = 5_000;
 

@@ -1,7 +1,7 @@
 /** What tests see of a database server, whichever it is. */
 
 import { rmSync } from "node:fs";
-import type { DatabaseProcess } from "./database-process.ts";
+import type { DatabaseProcess } from "../../../src/torture/processes/database-process.ts";
 
 /** The columns by name. Large integers are text. */
 type DatabaseRow = Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
 /** What a database server for tests must do, whichever it is. */
 
 import { expect, test } from "vitest";
-import { descendants, identifyProcess, isAlive } from "../processes/process-tree.ts";
+import { descendants, identifyProcess, isAlive } from "../../../src/torture/processes/process-tree.ts";
 import type { ShiftedClock } from "../shifted-clock.ts";
 import type { DatabaseServer, ServerOptions, TestDatabase } from "./sql-database.ts";
 

@@ -2,7 +2,7 @@
 
 import { expect } from "vitest";
 import type { Locks } from "../../../src/index.ts";
-import { until } from "../until.ts";
+import { until } from "../../../src/testing/until.ts";
 
 const CALLERS_PER_CLIENT = 4;
 const KEY_COUNT = 4;

@@ -6,11 +6,11 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { until } from "../../../src/testing/until.ts";
+import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
+import { freePorts } from "../../../src/torture/processes/free-port.ts";
 import type { Certificate } from "../certificates.ts";
 import { installPackages } from "../debian-packages.ts";
-import { freePorts } from "../free-port.ts";
-import { endWithParent } from "../processes/end-with-parent.ts";
-import { until } from "../until.ts";
 
 const ZOOKEEPER_JAR = "/usr/share/java/zookeeper.jar";
 const PACKAGES = ["libzookeeper-java", "libnetty-java", "default-jre-headless"];

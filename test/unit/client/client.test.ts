@@ -10,9 +10,9 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { tableOf } from "../../../src/drivers/memory-store.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
+import { until } from "../../../src/testing/until.ts";
 import { withTraits } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { until } from "../../support/until.ts";
 
 const LATE_MS = 1_500;
 const REMAINING_MS = 1_000;

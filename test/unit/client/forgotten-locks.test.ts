@@ -7,8 +7,8 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import type { AcquireOptions, LocksOptions } from "../../../src/client/options.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { until } from "../../../src/testing/until.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
-import { until } from "../../support/until.ts";
 
 setFlagsFromString("--expose-gc");
 const collectGarbage: () => void = runInNewContext("gc");

@@ -7,9 +7,9 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { until } from "../../../src/testing/until.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { heapUsed } from "../../support/heap-usage.ts";
-import { until } from "../../support/until.ts";
 
 // Queries of a local hold change nothing: only observe() applies what the clocks show, and what users call observes first.
 

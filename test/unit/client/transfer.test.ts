@@ -6,8 +6,8 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
+import { until } from "../../../src/testing/until.ts";
 import { withTraits } from "../../support/driver-events.ts";
-import { until } from "../../support/until.ts";
 
 // detach({ ttl }) while the store does not answer: whichever call arrived, the client relies on the lock no longer than that ttl.
 

@@ -8,7 +8,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Lock } from "../../../src/index.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
-import { until } from "../../support/until.ts";
+import { until } from "../../../src/testing/until.ts";
 
 interface Fixture {
   readonly locks: Locks;

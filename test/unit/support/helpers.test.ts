@@ -3,9 +3,9 @@ import type { AddressInfo } from "node:net";
 import { connect, createServer } from "node:net";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
 import { watchHandles } from "../../support/open-handles.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
-import { until } from "../../support/until.ts";
 
 test("a seed repeats its numbers, and another seed gives others", () => {
   const draw = (seed: number): number[] => {

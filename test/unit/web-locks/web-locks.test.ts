@@ -10,12 +10,12 @@ import { tableOf } from "../../../src/drivers/memory-store.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { delegate } from "../../../src/testing/delegate.ts";
 import { createTestLocks } from "../../../src/testing/index.ts";
+import { until } from "../../../src/testing/until.ts";
 import type { WebLock, WebLockManager } from "../../../src/web-locks/index.ts";
 import { webLocks } from "../../../src/web-locks/index.ts";
 import { withTraits } from "../../support/driver-events.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
-import { until } from "../../support/until.ts";
 import { defineWebLockTests } from "../../support/web-lock-behaviors.ts";
 
 checkLeaksAfterEach();

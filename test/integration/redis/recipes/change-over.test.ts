@@ -9,9 +9,9 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { redis } from "../../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../../src/index.ts";
 import { createLocks } from "../../../../src/index.ts";
+import { until } from "../../../../src/testing/until.ts";
 import { checkLeaksAfterEach } from "../../../support/leak-check.ts";
 import { withRedis } from "../../../support/stores/redis-conformance.ts";
-import { until } from "../../../support/until.ts";
 
 const KEY = "invoice";
 const OLD_KEY = "old:invoice";

@@ -12,8 +12,8 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { redis } from "../../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../../src/index.ts";
 import { createLocks } from "../../../../src/index.ts";
+import { until } from "../../../../src/testing/until.ts";
 import { withRedis } from "../../../support/stores/redis-conformance.ts";
-import { until } from "../../../support/until.ts";
 
 /** The lock under test. */
 interface HeldLock {

@@ -8,11 +8,11 @@ import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { redis } from "../../../../src/drivers/redis/driver.ts";
 import type { Driver } from "../../../../src/spi/driver.ts";
+import { until } from "../../../../src/testing/until.ts";
 import { makeClaim } from "../../../support/claims.ts";
 import { NO_EVENTS } from "../../../support/driver-events.ts";
 import { toReleases } from "../../../support/releases.ts";
 import { withRedis } from "../../../support/stores/redis-conformance.ts";
-import { until } from "../../../support/until.ts";
 
 const LEASE_MS = 1_000;
 

@@ -9,9 +9,9 @@ import type { ZooKeeperDriverOptions } from "../../../../src/drivers/zookeeper/d
 import { exponential, zookeeper } from "../../../../src/drivers/zookeeper/driver.ts";
 import type { Lock, Locks } from "../../../../src/index.ts";
 import { createLocks } from "../../../../src/index.ts";
+import { until } from "../../../../src/testing/until.ts";
+import { tcpProxy } from "../../../../src/torture/tcp-proxy.ts";
 import { zookeeperFixture } from "../../../support/stores/zookeeper-fixture.ts";
-import { tcpProxy } from "../../../support/tcp-proxy.ts";
-import { until } from "../../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 const SESSION_MS = 6_000;

@@ -8,10 +8,10 @@ import { listChildren } from "../../../../src/drivers/zookeeper/client/helpers.t
 import { zookeeper } from "../../../../src/drivers/zookeeper/driver.ts";
 import type { Locks } from "../../../../src/index.ts";
 import { createLocks } from "../../../../src/index.ts";
+import { until } from "../../../../src/testing/until.ts";
+import { tcpProxy } from "../../../../src/torture/tcp-proxy.ts";
 import { cliSandbox } from "../../../support/cli-sandbox.ts";
 import { zookeeperFixture } from "../../../support/stores/zookeeper-fixture.ts";
-import { tcpProxy } from "../../../support/tcp-proxy.ts";
-import { until } from "../../../support/until.ts";
 
 const sandbox = cliSandbox();
 const TIMEOUT_MS = 30_000;

@@ -7,8 +7,8 @@ import { expect, test } from "vitest";
 import { zookeeper } from "../../../../src/drivers/zookeeper/driver.ts";
 import type { Lock, Locks } from "../../../../src/index.ts";
 import { createLocks } from "../../../../src/index.ts";
+import { until } from "../../../../src/testing/until.ts";
 import { zookeeperFixture } from "../../../support/stores/zookeeper-fixture.ts";
-import { until } from "../../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 const KEY = "/locks/numbered";

@@ -7,10 +7,10 @@ import { expect, test } from "vitest";
 import { zookeeper } from "../../../../src/drivers/zookeeper/driver.ts";
 import type { Lock, Locks, LocksOptions } from "../../../../src/index.ts";
 import { createLocks } from "../../../../src/index.ts";
+import { until } from "../../../../src/testing/until.ts";
 import { builtFile } from "../../../support/built-file.ts";
 import { cliSandbox } from "../../../support/cli-sandbox.ts";
 import { zookeeperFixture } from "../../../support/stores/zookeeper-fixture.ts";
-import { until } from "../../../support/until.ts";
 
 const sandbox = cliSandbox();
 const TIMEOUT_MS = 20_000;

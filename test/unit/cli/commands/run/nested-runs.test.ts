@@ -10,8 +10,8 @@ import {
   withProcessId,
 } from "../../../../../src/cli/commands/run/nested-runs.ts";
 import { probeProcess, readStartTime } from "../../../../../src/os/process-info.ts";
+import { until } from "../../../../../src/testing/until.ts";
 import { publicTag } from "../../../../../src/util/ids.ts";
-import { until } from "../../../../support/until.ts";
 
 const REFERENCE = "hf1.outer";
 

@@ -1,14 +1,14 @@
-/** The process of a database server for tests, with all that it forks: started, stopped, killed and paused by their ids. */
+/** The process of a database server, with all that it forks: started, stopped, killed and paused by their ids. */
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { closeSync, existsSync, openSync, readFileSync } from "node:fs";
 import { connect } from "node:net";
-import { freePort } from "../free-port.ts";
-import { endWithParent } from "../processes/end-with-parent.ts";
-import type { ProcessId } from "../processes/process-tree.ts";
-import { descendants, identifyProcess, isAlive, sendSignal } from "../processes/process-tree.ts";
-import { until } from "../until.ts";
+import { until } from "../../testing/until.ts";
+import { endWithParent } from "./end-with-parent.ts";
+import { freePort } from "./free-port.ts";
+import type { ProcessId } from "./process-tree.ts";
+import { descendants, identifyProcess, isAlive, sendSignal } from "./process-tree.ts";
 
 const START_MS = 60_000;
 const STOP_MS = 20_000;
@@ -64,7 +64,7 @@ export async function startOnFreePort(
   }
 }
 
-function createDatabaseProcess(database: DatabaseCommand): DatabaseProcess {
+export function createDatabaseProcess(database: DatabaseCommand): DatabaseProcess {
   let child: ChildProcess | null = null;
 
   async function start(): Promise<void> {
@@ -125,7 +125,7 @@ function spawnDatabase({ command, log, environment, user }: DatabaseCommand): Ch
   const output = openSync(log, "a");
   const identity = user === undefined ? {} : { uid: user, gid: user };
   const env = { ...process.env, ...environment };
-  const child = spawn(program, args, { stdio: ["ignore", output, output], env, cwd: "/", ...identity });
+  const child = spawn(program, args, { stdio: ["ignore", output, output], env, cwd: "/", detached: true, ...identity });
   closeSync(output);
   return child;
 }

@@ -1,0 +1,209 @@
+/** `holdfast torture`: locks under faults, with a verdict. */
+
+import { randomBytes } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { release, tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline/promises";
+import { pathToFileURL } from "node:url";
+import { connect } from "../../../client/connect.ts";
+import type { Locks } from "../../../client/locks.ts";
+import type { LocksOptions } from "../../../client/options.ts";
+import { PACKAGE_VERSION } from "../../../protocol/handshake.ts";
+import { openHoldfast } from "../../../torture/holdfast-subject.ts";
+import { serveRegister } from "../../../torture/register.ts";
+import type { Row } from "../../../torture/report.ts";
+import { formatSentence, tableOf } from "../../../torture/report.ts";
+import { withoutCreation } from "../../../torture/store-urls.ts";
+import type { StartedStore } from "../../../torture/stores/started-store.ts";
+import type { StoreName } from "../../../torture/stores/stores.ts";
+import { startStore } from "../../../torture/stores/stores.ts";
+import type { OpenSubject } from "../../../torture/subject.ts";
+import type { OpenLocks, TortureResult } from "../../../torture/torture.ts";
+import { findLease, runTorture } from "../../../torture/torture.ts";
+import type { WorkerSettings } from "../../../torture/worker.ts";
+import { runWorker } from "../../../torture/worker.ts";
+import type { ChildCommand } from "../../../torture/worker-pool.ts";
+import { formatDuration } from "../../../util/duration.ts";
+import { CommandError, toCommandError } from "../../errors.ts";
+import { openStore } from "../../open-store.ts";
+import { formatJsonLine, info, printLine } from "../../output.ts";
+import { catchSignals } from "../../signals.ts";
+import type { StoreChoice } from "../../store-choice.ts";
+import { describeStore } from "../../store-choice.ts";
+import type { TortureFlags, TortureSettings } from "./options.ts";
+import { parseTortureFlags } from "./options.ts";
+
+/** As those of Jepsen: unknown is no success. */
+const EXIT_CODES_OF_VERDICTS = { ok: 0, violated: 1, unknown: 2 } as const;
+const WORKERS = 5;
+/** A worker may start while a fault strikes. */
+const CONNECT_TIMEOUT = "60s";
+const REQUESTS_PER_SECOND = 1_000;
+/** On a store of a user: others use it, too. */
+const REQUESTS_PER_SECOND_OF_USERS = 200;
+
+/** The exit code is that of the worst verdict. */
+export async function tortureCommand(flags: TortureFlags): Promise<number> {
+  const settings = parseTortureFlags(flags);
+  const { terminating } = catchSignals();
+  const subjects = settings.rivals.length === 0 ? [null] : settings.rivals;
+  const stores = settings.choice === null ? settings.start : [null];
+  for (const path of settings.rivals) await loadAdapter(path);
+  await announce(settings);
+  let worst = 0;
+  for (const store of stores) {
+    for (const subject of subjects) {
+      const isOnly = stores.length * subjects.length === 1;
+      const out = isOnly
+        ? settings.out
+        : join(settings.out, `${store ?? "store"}${subject === null ? "" : `-${nameOf(subject)}`}`);
+      const result = await runOne(settings, store, subject, out, terminating);
+      printResult(settings, result, out);
+      terminating.throwIfAborted();
+      worst = Math.max(worst, EXIT_CODES_OF_VERDICTS[result.verdict.verdict]);
+    }
+  }
+  return worst;
+}
+
+/** The commands of its child processes, which no user calls. */
+export async function tortureWorkerCommand(): Promise<number> {
+  return runWorker(openSubject);
+}
+
+export async function tortureRegisterCommand(socketPath: string, historyPath: string): Promise<number> {
+  serveRegister(socketPath, historyPath);
+  return new Promise(() => undefined);
+}
+
+async function openSubject({ subjectPath, driver, ...options }: WorkerSettings): ReturnType<OpenSubject> {
+  if (subjectPath !== null) return (await loadAdapter(subjectPath))(options);
+  return openHoldfast((settings) => openLocks(options.url, driver ?? undefined, settings), options);
+}
+
+async function openLocks(url: string | undefined, driver: string | undefined, options: LocksOptions): Promise<Locks> {
+  if (driver === undefined) return connect(url, { ...options, connectTimeout: CONNECT_TIMEOUT });
+  return (await openStore({ driver }, options)).locks;
+}
+
+/** @throws CommandError usage */
+async function loadAdapter(path: string): Promise<OpenSubject> {
+  const { href } = pathToFileURL(path);
+  const adapter = (await import(href).catch((cause: Error) => {
+    throw new CommandError("usage", `--rival ${path} cannot be loaded: ${cause.message.split("\n")[0]}`, { cause });
+  })) as { readonly openSubject?: OpenSubject };
+  if (typeof adapter.openSubject === "function") return adapter.openSubject;
+  throw new CommandError("usage", `--rival ${path} must export the function openSubject`);
+}
+
+/** Says what it will do; on a user's store it asks. @throws CommandError usage */
+async function announce({ choice, faults, ms, isConfirmed, isQuiet, out }: TortureSettings): Promise<void> {
+  if (choice === null) return;
+  const lines = [
+    `This will use ${describeStore(choice)} for about ${formatDuration(ms)}:`,
+    `  - ${WORKERS} processes take and release locks whose keys begin with a random prefix, at most ${REQUESTS_PER_SECOND_OF_USERS} times a second, with leases of at most 10 s;`,
+    "  - nothing is created or upgraded but these locks;",
+    `  - faults (${faults.join(", ") || "none"}) strike these processes and their connections, never the store or its other users;`,
+    "  - at its end it looks whether any of its locks is left;",
+    `  - the history and the reports are written to ${out}.`,
+  ];
+  if (!isQuiet || !isConfirmed) for (const line of lines) info(line);
+  if (isConfirmed) return;
+  if (process.stdin.isTTY !== true)
+    throw new CommandError("usage", "--yes is needed to do this without a terminal; nothing was done");
+  const prompt = createInterface({ input: process.stdin, output: process.stderr });
+  const answer = await prompt.question("Continue? [y/N] ");
+  prompt.close();
+  if (!/^y(?:es)?$/i.test(answer.trim())) throw new CommandError("usage", "not confirmed; nothing was done");
+}
+
+async function runOne(
+  settings: TortureSettings,
+  name: StoreName | null,
+  subjectPath: string | null,
+  out: string,
+  signal: AbortSignal,
+): Promise<TortureResult> {
+  const temporaryDirectory = mkdtempSync(join(tmpdir(), "holdfast-torture-"));
+  let store: StartedStore | null = null;
+  try {
+    if (name !== null) {
+      const data = join(temporaryDirectory, "data");
+      mkdirSync(data, { mode: 0o700 });
+      store = await startStore(name, data, ownCommand()).catch((error: Error) => {
+        throw new CommandError("unreachable", error.message, { cause: error });
+      });
+    }
+    const url = store?.url ?? settings.choice?.url;
+    const usedUrl = store === null && url !== undefined ? withoutCreation(url) : url;
+    const driver = settings.choice?.driver;
+    const open: OpenLocks = (options) => openLocks(usedUrl, driver, options);
+    const prefix = `torture-${randomBytes(4).toString("hex")}/`;
+    const storeName = store?.name ?? describeStore(settings.choice as StoreChoice);
+    const ttlMs = await findLease(open, prefix).catch((error: unknown) => {
+      throw toCommandError(error, storeName);
+    });
+    const { ms, seed } = settings;
+    if (!settings.isQuiet) info(`${storeName}: ${formatDuration(ms)} of faults, then the repair; seed ${seed}`);
+    return await runTorture({
+      directory: out,
+      temporaryDirectory,
+      url: usedUrl ?? null,
+      driver: driver ?? null,
+      open,
+      storeName,
+      store,
+      prefix,
+      seed,
+      ms,
+      ttlMs,
+      workers: WORKERS,
+      faults: settings.faults,
+      requestsPerSecond: store === null ? REQUESTS_PER_SECOND_OF_USERS : REQUESTS_PER_SECOND,
+      subjectPath,
+      subjectName: subjectPath === null ? `Holdfast ${PACKAGE_VERSION}` : nameOf(subjectPath),
+      versions: { holdfast: PACKAGE_VERSION, node: process.version, kernel: release() },
+      workerCommand: ownCommand("torture-worker"),
+      registerCommand: ownCommand("torture-register"),
+      signal,
+    });
+  } finally {
+    await store?.close();
+    rmSync(temporaryDirectory, { recursive: true, force: true });
+  }
+}
+
+function ownCommand(...args: readonly string[]): ChildCommand {
+  return [process.execPath, ...process.execArgv, process.argv[1] as string, ...args] as unknown as ChildCommand;
+}
+
+function nameOf(path: string): string {
+  return (path.split("/").at(-1) as string).replace(/\.[cm]?[jt]s$/, "");
+}
+
+function printResult(
+  { isJson, seed }: TortureSettings,
+  { history, verdict, notTested }: TortureResult,
+  out: string,
+): void {
+  const summary = { ...verdict, notTested, seed, run: history.header };
+  writeFileSync(join(out, "summary.json"), `${JSON.stringify(summary, null, 2)}\n`);
+  if (isJson) {
+    printLine(formatJsonLine(summary));
+    return;
+  }
+  printLine(formatSentence(history, verdict));
+  const rows: Row[] = [
+    ...tableOf(verdict.figures),
+    ...Object.entries(notTested).map(([name, why]): Row => [`not tested: ${name}`, why]),
+  ];
+  for (const [kind, reason] of history.unsupported) rows.push([`not tested: ${kind}`, reason]);
+  const width = Math.max(...rows.map(([what]) => what.length));
+  for (const [what, value] of rows) printLine(`  ${what.padEnd(width)}  ${value}`);
+  for (const { invariant, at, key, operations, message } of verdict.violations.slice(0, 20))
+    printLine(
+      `  ${(at / 1e6).toFixed(3)} s ${invariant}${key === null ? "" : ` of ${key}`}: ${message} (${operations.join(", ")})`,
+    );
+  printLine(`  history and reports: ${out}`);
+}

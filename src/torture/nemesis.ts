@@ -1,0 +1,71 @@
+/** Injects faults, one or two at a time, in an order and with lengths that a seed decides, and repairs each of them. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import type { Random } from "../testing/random.ts";
+import type { NemesisEvent } from "./history.ts";
+
+/** A fault that has begun. */
+export interface Strike {
+  /** The workers that it strikes; null: all of them, through the store. */
+  readonly workers: readonly number[] | null;
+  /** How long it lasts until it is repaired. */
+  readonly ms: number;
+  repair(): Promise<void>;
+}
+
+export interface Fault {
+  readonly name: string;
+  /** Begins it. Null: it is not possible at this moment. */
+  strike(random: Random): Promise<Strike | null>;
+}
+
+export interface NemesisOptions {
+  readonly faults: readonly Fault[];
+  readonly random: Random;
+  readonly ttlMs: number;
+  report(event: NemesisEvent): void;
+  now(): number;
+}
+
+/** The share of rounds with two faults. */
+const PAIR_CHANCE = 0.6;
+
+/** Injects faults until the time has passed; all are repaired when it settles. Ends earlier when `signal` is aborted. */
+export async function injectFaults(options: NemesisOptions, ms: number, signal: AbortSignal): Promise<void> {
+  const { faults, random, ttlMs } = options;
+  const endsAt = performance.now() + ms;
+  let id = 0;
+  if (faults.length === 0) {
+    await delay(ms, undefined, { signal }).catch(() => undefined);
+    return;
+  }
+  while (performance.now() < endsAt && !signal.aborted) {
+    const first = random.pick(faults as [Fault, ...Fault[]]);
+    const others = faults.filter((fault) => fault !== first);
+    const second = others.length > 0 && random.chance(PAIR_CHANCE) ? random.pick(others as [Fault, ...Fault[]]) : null;
+    const lagMs = random.int(ttlMs / 2);
+    const restMs = Math.max(endsAt - performance.now(), 0);
+    await Promise.all([
+      inject(options, first, id++, restMs, signal),
+      second !== null && delay(lagMs).then(() => inject(options, second, id++, restMs, signal)),
+    ]);
+    await delay(ttlMs / 5 + random.int(ttlMs), undefined, { signal }).catch(() => undefined);
+  }
+}
+
+async function inject(
+  { random, report, now }: NemesisOptions,
+  fault: Fault,
+  id: number,
+  longestMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const at = now();
+  const strike = await fault.strike(random);
+  if (strike === null) return;
+  const mark = { event: "fault", fault: fault.name, id, workers: strike.workers } as const;
+  report({ ...mark, at, phase: "begin" });
+  await delay(Math.min(strike.ms, longestMs), undefined, { signal }).catch(() => undefined);
+  await strike.repair();
+  report({ ...mark, at: now(), phase: "end" });
+}

@@ -1,0 +1,279 @@
+/**
+ * A torture: workers take locks while a nemesis injects faults, a register in a process of its own keeps the history, and the checker
+ * gives a verdict on it.
+ *
+ *   start     the store, the register, the proxies, the workers
+ *   struck    faults, one or two at a time
+ *   healed    all are repaired; the workers go on for two leases and a second more: each key must be granted again
+ *   stopping  the workers end what they do
+ *   over      after two more leases nothing may be left in the store
+ */
+
+import { spawn } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import type { Socket } from "node:net";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Locks } from "../client/locks.ts";
+import type { LocksOptions } from "../client/options.ts";
+import { StoreRefusedError } from "../errors.ts";
+import { createRandom } from "../testing/random.ts";
+import type { Verdict } from "./checker.ts";
+import { checkHistory } from "./checker.ts";
+import type { FaultName } from "./faults.ts";
+import { createFault, NETWORK_FAULTS, STORE_FAULTS } from "./faults.ts";
+import type { NemesisEvent, RunHeader } from "./history.ts";
+import { HISTORY_FORMAT, parseHistory } from "./history.ts";
+import { injectFaults } from "./nemesis.ts";
+import type { History } from "./operations.ts";
+import { readOperations } from "./operations.ts";
+import { endWithParent } from "./processes/end-with-parent.ts";
+import type { ProxiedStore } from "./store-urls.ts";
+import { findProxyTarget } from "./store-urls.ts";
+import type { StartedStore } from "./stores/started-store.ts";
+import type { TcpProxy } from "./tcp-proxy.ts";
+import { tcpProxy } from "./tcp-proxy.ts";
+import type { ChildCommand } from "./worker-pool.ts";
+import { WorkerPool } from "./worker-pool.ts";
+
+export type OpenLocks = (options: LocksOptions) => Promise<Locks>;
+
+export interface TortureOptions {
+  /** For the history and the reports. */
+  readonly directory: string;
+  /** For sockets and the files of the kernel's locks: a short path. */
+  readonly temporaryDirectory: string;
+  /** Null: the store has none. */
+  readonly url: string | null;
+  /** The module of a driver of the user, instead of the url. */
+  readonly driver: string | null;
+  /** Connects to the store. */
+  readonly open: OpenLocks;
+  /** Its name in the report. */
+  readonly storeName: string;
+  /** The store, if this run has started it. */
+  readonly store: StartedStore | null;
+  /** Before every key. */
+  readonly prefix: string;
+  readonly seed: number;
+  readonly ms: number;
+  readonly ttlMs: number;
+  readonly workers: number;
+  readonly faults: readonly FaultName[];
+  readonly requestsPerSecond: number;
+  /** The module of a rival's adapter; null: Holdfast. */
+  readonly subjectPath: string | null;
+  /** What is tortured, with its version. */
+  readonly subjectName: string;
+  readonly versions: Readonly<Record<string, string>>;
+  readonly workerCommand: ChildCommand;
+  readonly registerCommand: ChildCommand;
+  /** Ends the run early; all is cleaned up. */
+  readonly signal: AbortSignal;
+}
+
+export interface TortureResult {
+  readonly history: History;
+  readonly verdict: Verdict;
+  readonly historyPath: string;
+  /** Faults that cannot be injected here, with the reason. */
+  readonly notTested: Readonly<Record<string, string>>;
+}
+
+/** Its warnings are for programs, not for a run. */
+const ignore = (): void => undefined;
+const SILENT = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+const BYSTANDER_MS = 200;
+const BYSTANDER_KEY = "bystander";
+/** For workers that are stopped, besides the longest wait of a request. */
+const FINISH_MS = 10_000;
+const MAX_LISTED_MS = 5_000;
+
+/** The leases that a run may use, in milliseconds: short ones show more, and a run that is killed leaves its locks for no longer. */
+const LEASES = [2_000, 5_000, 10_000] as const;
+
+/**
+ * The shortest lease of these that the store grants.
+ * @throws StoreRefusedError if it grants none of them, TypeError for a wrong url, StoreError if it cannot be reached
+ */
+export async function findLease(open: OpenLocks, prefix: string): Promise<number> {
+  for (const ttlMs of LEASES) {
+    const locks = await open({ prefix, ttl: ttlMs, logger: SILENT });
+    try {
+      await (await locks.tryAcquire(BYSTANDER_KEY))?.release();
+      return ttlMs;
+    } catch (error) {
+      if (!(error instanceof StoreRefusedError) || ttlMs === LEASES.at(-1)) throw error;
+    } finally {
+      await locks.close();
+    }
+  }
+  return LEASES[2];
+}
+
+/** @throws Error if the store, the register or a proxy cannot be started */
+export async function runTorture(options: TortureOptions): Promise<TortureResult> {
+  const { directory } = options;
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const historyPath = join(directory, "history.jsonl");
+  writeFileSync(historyPath, `${JSON.stringify(createHeader(options))}\n`, { mode: 0o600 });
+  const cleanups: (() => Promise<unknown>)[] = [];
+  let notTested: TortureResult["notTested"];
+  try {
+    notTested = await runPhases(options, historyPath, (cleanup) => void cleanups.unshift(cleanup));
+  } finally {
+    for (const cleanup of cleanups) await cleanup();
+  }
+  const history = readOperations(parseHistory(readFileSync(historyPath, "utf8")));
+  return { history, verdict: checkHistory(history), historyPath, notTested };
+}
+
+/** @param onEnd receives what must be done at the end, the latest first */
+async function runPhases(
+  options: TortureOptions,
+  historyPath: string,
+  onEnd: (cleanup: () => Promise<unknown>) => void,
+): Promise<TortureResult["notTested"]> {
+  const { temporaryDirectory, ttlMs, seed, signal } = options;
+  const startedAt = process.hrtime.bigint();
+  const now = (): number => Number((process.hrtime.bigint() - startedAt) / 1_000n);
+  const registerPath = join(temporaryDirectory, "register");
+  const register = await startRegister(options, registerPath, historyPath);
+  onEnd(() => register.close());
+  const report = (event: NemesisEvent): void => void register.socket.write(`${JSON.stringify(event)}\n`);
+
+  const proxied = options.url === null ? null : findProxyTarget(options.url);
+  const proxies = proxied === null ? [] : await startProxies(options, proxied);
+  onEnd(() => Promise.all(proxies.map((proxy) => proxy.close())));
+  const pool = new WorkerPool({
+    command: options.workerCommand,
+    places: options.workers,
+    now,
+    report,
+    settingsOf: (worker, place) => ({
+      worker,
+      url: proxied === null ? (options.url ?? undefined) : proxied.urlAt((proxies[place] as TcpProxy).address),
+      prefix: options.prefix,
+      ttlMs,
+      seed: seed * 1_000 + worker,
+      startedAt: startedAt.toString(),
+      registerPath,
+      directory: temporaryDirectory,
+      subjectPath: options.subjectPath,
+      driver: options.driver,
+      requestsPerSecond: options.requestsPerSecond / options.workers,
+    }),
+  });
+  onEnd(() => pool.abort());
+  const locks = await options.open({ prefix: options.prefix, ttl: ttlMs, logger: SILENT });
+  onEnd(() => locks.close());
+  const bystander = new Bystander(locks, report, now);
+  onEnd(async () => bystander.stop());
+
+  const { faults, notTested } = chooseFaults(options, proxies);
+  const targets = { workers: pool, proxies, store: options.store, ttlMs };
+  await injectFaults(
+    { faults: faults.map((name) => createFault(name, targets)), random: createRandom(seed), ttlMs, report, now },
+    options.ms,
+    signal,
+  );
+  if (signal.aborted) return notTested;
+  report({ event: "healed", at: now() });
+  await delay(2 * ttlMs + 2_000, undefined, { signal }).catch(() => undefined);
+  if (signal.aborted) return notTested;
+  report({ event: "stopping", at: now() });
+  bystander.stop();
+  await pool.finish(8 * ttlMs + FINISH_MS);
+  await delay(2 * ttlMs);
+  report({ event: "leftovers", at: now(), count: await countClaims(locks) });
+  return notTested;
+}
+
+function createHeader(options: TortureOptions): RunHeader {
+  const { seed, subjectName, storeName, ttlMs, workers, ms, faults, versions } = options;
+  return {
+    ...{ event: "run", format: HISTORY_FORMAT, seed, subject: subjectName, store: storeName, ttlMs, workers },
+    ...{ seconds: ms / 1_000, faults, versions },
+  };
+}
+
+function chooseFaults(
+  { faults, store }: TortureOptions,
+  proxies: readonly TcpProxy[],
+): { readonly faults: readonly FaultName[]; readonly notTested: Readonly<Record<string, string>> } {
+  const notTested: Record<string, string> = {};
+  const isIn = (names: readonly string[], name: string): boolean => names.includes(name);
+  for (const name of faults) {
+    if (isIn(NETWORK_FAULTS, name) && proxies.length === 0)
+      notTested[name] = "there is no single address without TLS before which a proxy can be put";
+    if (isIn(STORE_FAULTS, name) && store === null) notTested[name] = "this run has not started the store";
+  }
+  return { faults: faults.filter((name) => notTested[name] === undefined), notTested };
+}
+
+function startProxies({ workers }: TortureOptions, { target }: ProxiedStore): Promise<TcpProxy[]> {
+  const places = Array.from({ length: workers }, (_, place) => place);
+  return Promise.all(places.map(() => tcpProxy(target)));
+}
+
+interface RunningRegister {
+  readonly socket: Socket;
+  close(): Promise<void>;
+}
+
+async function startRegister(
+  { registerCommand }: TortureOptions,
+  path: string,
+  historyPath: string,
+): Promise<RunningRegister> {
+  const [program = "", ...args] = endWithParent([...registerCommand, path, historyPath]);
+  // Ctrl-C of a terminal must not reach it: it keeps the history to the end
+  const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"], detached: true });
+  await new Promise<void>((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", (code) => reject(new Error(`the register ended with code ${code}`)));
+    child.stdout.once("data", () => resolve());
+  });
+  const socket = connect(path);
+  return {
+    socket,
+    async close() {
+      await new Promise<void>((resolve) => socket.end(resolve));
+      await new Promise<void>((resolve) => {
+        child.once("exit", () => resolve());
+        child.stdin.end();
+      });
+    },
+  };
+}
+
+/** Uses the store for something else meanwhile: how do the faults and the load affect others? */
+class Bystander {
+  #isOver = false;
+  constructor(locks: Locks, report: (event: NemesisEvent) => void, now: () => number) {
+    void (async () => {
+      while (!this.#isOver) {
+        const sentAt = performance.now();
+        const lock = await locks.tryAcquire(BYSTANDER_KEY).catch(() => null);
+        const ms = lock === null ? null : performance.now() - sentAt;
+        await lock?.release().catch(() => false);
+        if (!this.#isOver) report({ event: "bystander", at: now(), ms });
+        await delay(BYSTANDER_MS);
+      }
+    })();
+  }
+
+  stop(): void {
+    this.#isOver = true;
+  }
+}
+
+/** Null: the store cannot list its claims. */
+async function countClaims(locks: Locks): Promise<number | null> {
+  const listed = locks.list().then(
+    (claims) => claims.length,
+    () => null,
+  );
+  return Promise.race([listed, delay(MAX_LISTED_MS, null)]);
+}

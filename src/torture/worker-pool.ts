@@ -1,0 +1,124 @@
+/** The workers of a run: child processes of this command. One that was killed is replaced. */
+
+import type { ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import type { NemesisEvent } from "./history.ts";
+import { endWithParent } from "./processes/end-with-parent.ts";
+import type { WorkerCommand, WorkerSettings } from "./worker.ts";
+
+/** How a child process of this command is started: the program and its first arguments. */
+export type ChildCommand = readonly [string, ...string[]];
+
+export interface RunningWorker {
+  readonly worker: number;
+  /** Its place, which it inherits from the worker that it replaces: with it a proxy. */
+  readonly place: number;
+  readonly child: ChildProcess;
+  /** It has started to take locks. */
+  isReady: boolean;
+  isStopped: boolean;
+}
+
+export interface WorkerPoolOptions {
+  readonly command: ChildCommand;
+  readonly places: number;
+  settingsOf(worker: number, place: number): WorkerSettings;
+  report(event: NemesisEvent): void;
+  now(): number;
+}
+
+export class WorkerPool {
+  readonly #options: WorkerPoolOptions;
+  readonly #running = new Map<number, RunningWorker>();
+  readonly #ends = new Set<Promise<void>>();
+  #count = 0;
+  #isOver = false;
+
+  constructor(options: WorkerPoolOptions) {
+    this.#options = options;
+    for (let place = 0; place < options.places; place++) this.#start(place);
+  }
+
+  /** Those that take locks, and that no fault has stopped. */
+  get candidates(): readonly RunningWorker[] {
+    return [...this.#running.values()].filter(({ isReady, isStopped }) => isReady && !isStopped);
+  }
+
+  /** All that run, stopped ones too. */
+  at(places: readonly number[]): number[] {
+    return [...this.#running.values()].flatMap(({ place, worker }) => (places.includes(place) ? [worker] : []));
+  }
+
+  kill(worker: RunningWorker): void {
+    this.#report(worker, "killed", "");
+    worker.child.kill("SIGKILL");
+  }
+
+  stop(worker: RunningWorker): void {
+    worker.isStopped = true;
+    worker.child.kill("SIGSTOP");
+  }
+
+  proceed(worker: RunningWorker): void {
+    worker.isStopped = false;
+    worker.child.kill("SIGCONT");
+  }
+
+  send({ child }: RunningWorker, command: WorkerCommand): void {
+    child.stdin?.write(`${JSON.stringify(command)}\n`);
+  }
+
+  /** Lets all workers end what they do. Those that have not within this time are killed, and reported. */
+  async finish(withinMs: number): Promise<void> {
+    this.#isOver = true;
+    for (const worker of this.#running.values()) this.send(worker, { command: "stop" });
+    const timer = setTimeout(() => {
+      for (const worker of this.#running.values()) {
+        this.#report(worker, "ended", "it did not end when it was told to");
+        worker.child.kill("SIGKILL");
+      }
+    }, withinMs);
+    await Promise.all(this.#ends);
+    clearTimeout(timer);
+  }
+
+  /** Ends all workers at once. */
+  async abort(): Promise<void> {
+    this.#isOver = true;
+    for (const { child } of this.#running.values()) child.kill("SIGKILL");
+    await Promise.all(this.#ends);
+  }
+
+  #start(place: number): void {
+    const worker = this.#count++;
+    // also one that is stopped, when torture itself is killed; and Ctrl-C of a terminal reaches torture alone
+    const [program = "", ...args] = endWithParent(this.#options.command);
+    const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"], detached: true });
+    const running: RunningWorker = { worker, place, child, isReady: false, isStopped: false };
+    this.#running.set(worker, running);
+    child.stdin?.on("error", () => undefined);
+    child.stdin?.write(`${JSON.stringify(this.#options.settingsOf(worker, place))}\n`);
+    child.stdout?.once("data", () => {
+      running.isReady = true;
+    });
+    let errorText = "";
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      errorText = (errorText + text).slice(-2_000);
+    });
+    const ended = once(child, "close").then(([code, signal]) => {
+      this.#running.delete(worker);
+      this.#ends.delete(ended);
+      const wasKilled = signal === "SIGKILL";
+      if (!wasKilled) this.#report(running, "ended", code === 0 ? "" : `code ${code ?? signal}: ${errorText.trim()}`);
+      if (!this.#isOver && (wasKilled || code === 0)) this.#start(place);
+    });
+    this.#ends.add(ended);
+    this.#report(running, "started", "");
+  }
+
+  #report({ worker, child }: RunningWorker, phase: "started" | "killed" | "ended", reason: string): void {
+    const at = this.#options.now();
+    this.#options.report({ event: "worker", at, worker, pid: child.pid ?? 0, phase, reason });
+  }
+}

@@ -1,0 +1,275 @@
+/**
+ * A worker: some callers that take locks on a few keys in random ways, enter the registers, and leave them. It reports each step before
+ * and after it is done. The nemesis may kill or stop it at any moment.
+ */
+
+import { closeSync, openSync } from "node:fs";
+import type { Socket } from "node:net";
+import { connect } from "node:net";
+import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
+import { flock } from "../os/flock.ts";
+import { createRandom } from "../testing/random.ts";
+import type { Operation, RegisterReply, RegisterRequest, WorkerEvent } from "./history.ts";
+import { operationId } from "./operations.ts";
+import type { Hold, Subject, SubjectOptions } from "./subject.ts";
+import type { OperationChooser } from "./workload.ts";
+import { createOperationChooser } from "./workload.ts";
+
+/** The first line that a worker reads. */
+export interface WorkerSettings extends SubjectOptions {
+  readonly worker: number;
+  readonly seed: number;
+  /** Nanoseconds of the machine's monotonic clock at the start of the run, in decimal. */
+  readonly startedAt: string;
+  readonly registerPath: string;
+  /** For the kernel's locks, one file for each key. */
+  readonly directory: string;
+  /** A module that exports `openSubject`; null: Holdfast. */
+  readonly subjectPath: string | null;
+  /** The module of a driver of the user, instead of the url. */
+  readonly driver: string | null;
+  /** The most requests of this worker a second. */
+  readonly requestsPerSecond: number;
+}
+
+/** Each further line. */
+export type WorkerCommand =
+  /** Does nothing else for a time, as a long computation does. */
+  | { readonly command: "block"; readonly ms: number }
+  /** Moves this process's wall clock. */
+  | { readonly command: "clock"; readonly ms: number }
+  /** Ends its callers, gives all locks back, and exits. */
+  | { readonly command: "stop" };
+
+const CALLERS = 3;
+/** While it works, a caller asks this often whether it still holds the lock. */
+const QUESTION_MS = 20;
+
+export class Worker {
+  readonly #settings: WorkerSettings;
+  readonly #subject: Subject;
+  readonly #register: Socket;
+  readonly #chooser: OperationChooser;
+  readonly #random: ReturnType<typeof createRandom>;
+  readonly #replies = new Map<string, (reply: RegisterReply) => void>();
+  readonly #startedAt: bigint;
+  #nextOperation = 0;
+  #isStopping = false;
+  #nextRequestAt = 0;
+
+  constructor(settings: WorkerSettings, subject: Subject, register: Socket) {
+    this.#settings = settings;
+    this.#subject = subject;
+    this.#register = register;
+    this.#random = createRandom(settings.seed);
+    this.#chooser = createOperationChooser(this.#random, settings.ttlMs);
+    this.#startedAt = BigInt(settings.startedAt);
+    createInterface({ input: register }).on("line", (line) => {
+      const reply = JSON.parse(line) as RegisterReply;
+      const id = operationId(reply);
+      this.#replies.get(id)?.(reply);
+      this.#replies.delete(id);
+    });
+  }
+
+  /** Runs until stop(). */
+  async run(): Promise<void> {
+    await Promise.all(Array.from({ length: CALLERS }, () => this.#runCaller()));
+  }
+
+  stop(): void {
+    this.#isStopping = true;
+  }
+
+  async #runCaller(): Promise<void> {
+    while (!this.#isStopping) {
+      await this.#keepPace();
+      await this.#perform({ op: this.#nextOperation++, ...this.#chooser.next() });
+    }
+  }
+
+  /** A bound for the store of a user. */
+  async #keepPace(): Promise<void> {
+    const now = performance.now();
+    this.#nextRequestAt = Math.max(this.#nextRequestAt + 1_000 / this.#settings.requestsPerSecond, now - 100);
+    if (this.#nextRequestAt > now) await delay(this.#nextRequestAt - now);
+  }
+
+  /** Never rejects. */
+  async #perform(operation: Operation): Promise<void> {
+    const { op } = operation;
+    this.#report({ event: "invoke", ...this.#stamp(), ...operation });
+    let hold: Hold | null;
+    try {
+      hold = await this.#subject.acquire(operation);
+    } catch (error) {
+      await this.#onFailure(operation, error as Error);
+      return;
+    }
+    if (hold === null) {
+      this.#report({ event: "refused", ...this.#stamp(), op, reason: "timeout" });
+      return;
+    }
+    this.#report({ event: "granted", ...this.#stamp(), op, tokens: hold.tokens });
+    const lost = new AbortController();
+    let isReleasing = false;
+    hold.onLost((reason) => {
+      if (isReleasing) return;
+      this.#report({ event: "lost", ...this.#stamp(), op, reason });
+      lost.abort();
+    });
+    if (this.#ask(op, hold)) await this.#hold(operation, hold, lost.signal);
+    this.#ask(op, hold);
+    this.#report({ event: "releasing", ...this.#stamp(), op });
+    isReleasing = true;
+    const wasHeld = await hold.release().catch(() => null);
+    this.#report({ event: "released", ...this.#stamp(), op, wasHeld });
+  }
+
+  async #onFailure({ op, kind }: Operation, error: Error): Promise<void> {
+    if (error.name === "UnsupportedError") {
+      this.#chooser.exclude(kind);
+      this.#report({ event: "unsupported", ...this.#stamp(), kind, reason: error.message });
+      this.#report({ event: "refused", ...this.#stamp(), op, reason: "unsupported" });
+      return;
+    }
+    const outcome = error.name === "StoreRefusedError" ? "refused" : "unknown";
+    this.#report({ event: outcome, ...this.#stamp(), op, reason: `${error.name}: ${error.message}` });
+    // a store that cannot be reached is asked again after a pause
+    await delay(this.#random.int(200));
+  }
+
+  /** Holds the lock for some time. */
+  async #hold(operation: Operation, hold: Hold, lost: AbortSignal): Promise<void> {
+    const { op, keys, permits, limit } = operation;
+    const isExclusive = permits === limit;
+    if (!isExclusive && limit !== null) {
+      await this.#work(op, hold, lost, false);
+      return;
+    }
+    const unlocks = await Promise.all(keys.map((key) => this.#lockFile(op, key, isExclusive, lost)));
+    try {
+      await (isExclusive ? this.#useRegisters(operation, hold, lost) : this.#work(op, hold, lost, false));
+    } finally {
+      for (const unlock of unlocks) unlock();
+    }
+  }
+
+  async #useRegisters({ op, keys }: Operation, hold: Hold, lost: AbortSignal): Promise<void> {
+    // one that does not look learns of its loss from the register, if that looks at tokens
+    const isBlind = this.#random.chance(0.2);
+    const values = new Map<string, number>();
+    for (const key of keys) {
+      const reply = await this.#request({
+        event: "enter",
+        ...this.#stamp(),
+        op,
+        key,
+        token: hold.tokens?.[key] ?? null,
+      });
+      values.set(key, reply.value);
+    }
+    await this.#work(op, hold, lost, isBlind);
+    for (const key of keys) {
+      if (!isBlind && (lost.aborted || !this.#ask(op, hold))) return;
+      const base = values.get(key) as number;
+      await this.#request({ event: "write", ...this.#stamp(), op, key, token: hold.tokens?.[key] ?? null, base });
+    }
+  }
+
+  /** Sometimes for longer than a lease. One that looks stops when the lock is lost. */
+  async #work(op: number, hold: Hold, lost: AbortSignal, isBlind: boolean): Promise<void> {
+    const workMs = this.#chooser.workMs();
+    const endsAt = performance.now() + workMs;
+    for (let restMs = workMs; restMs > 0; restMs = endsAt - performance.now()) {
+      if (!isBlind && lost.aborted) return;
+      await delay(Math.min(restMs, QUESTION_MS));
+      this.#ask(op, hold);
+    }
+  }
+
+  #ask(op: number, hold: Hold): boolean {
+    const stamp = this.#stamp();
+    const leftMs = hold.leftMs();
+    this.#report({ event: "asked", ...stamp, op, leftMs: leftMs === null ? null : Math.max(leftMs, 0) });
+    return leftMs === null || leftMs > 0;
+  }
+
+  /** The kernel's lock on the file of a key, without waiting; given back when the lock is lost, or by the result. */
+  async #lockFile(op: number, key: string, isExclusive: boolean, lost: AbortSignal): Promise<() => void> {
+    const descriptor = openSync(`${this.#settings.directory}/${key}.flock`, "a", 0o600);
+    const stamp = this.#stamp();
+    const result = await flock(descriptor, isExclusive ? "exclusive" : "shared").catch(() => "missing" as const);
+    if (result !== "missing") this.#report({ event: "kernel", ...stamp, op, key, taken: result === "taken" });
+    let isOpen = true;
+    const unlock = (): void => {
+      if (!isOpen) return;
+      isOpen = false;
+      closeSync(descriptor);
+      if (result === "locked") this.#report({ event: "unlocked", ...this.#stamp(), op, key });
+    };
+    if (lost.aborted) unlock();
+    else lost.addEventListener("abort", unlock, { once: true });
+    return unlock;
+  }
+
+  #request(request: RegisterRequest): Promise<RegisterReply> {
+    return new Promise((resolve) => {
+      this.#replies.set(operationId(request), resolve);
+      this.#register.write(`${JSON.stringify(request)}\n`);
+    });
+  }
+
+  /** What was written is with the kernel when this returns, unless its buffer is full: so it survives the end of this process. */
+  #report(event: WorkerEvent): void {
+    this.#register.write(`${JSON.stringify(event)}\n`);
+  }
+
+  #stamp(): { readonly at: number; readonly worker: number } {
+    return { at: Number((process.hrtime.bigint() - this.#startedAt) / 1_000n), worker: this.#settings.worker };
+  }
+}
+
+/** Reads its settings and commands from standard input; exits at once when that ends, as when the torture was killed. */
+export async function runWorker(openSubject: (settings: WorkerSettings) => Promise<Subject>): Promise<number> {
+  const lines = createInterface({ input: process.stdin });
+  const reader = lines[Symbol.asyncIterator]();
+  const settings = JSON.parse((await reader.next()).value ?? "null") as WorkerSettings | null;
+  if (settings === null) return 0;
+  const commands: WorkerCommand[] = [];
+  let worker: Worker | null = null;
+  void (async () => {
+    for await (const line of reader) {
+      const command = JSON.parse(line) as WorkerCommand;
+      if (worker === null) commands.push(command);
+      else obey(worker, command);
+    }
+    process.exit(0);
+  })();
+  const subject = await openSubject(settings);
+  const register = connect(settings.registerPath);
+  worker = new Worker(settings, subject, register);
+  for (const command of commands) obey(worker, command);
+  process.stdout.write("ready\n");
+  await worker.run();
+  await subject.close();
+  await new Promise<void>((resolve) => register.end(resolve));
+  return 0;
+}
+
+function obey(worker: Worker, command: WorkerCommand): void {
+  if (command.command === "stop") worker.stop();
+  else if (command.command === "block") Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, command.ms);
+  else moveClock(command.ms);
+}
+
+/** All that reads the wall clock in this process sees it, libraries too. */
+function moveClock(ms: number): void {
+  const RealDate = Date;
+  const now = (): number => RealDate.now() + ms;
+  globalThis.Date = new Proxy(RealDate, {
+    construct: (target, parts) => Reflect.construct(target, parts.length === 0 ? [now()] : parts),
+    get: (target, name, receiver) => (name === "now" ? now : Reflect.get(target, name, receiver)),
+  });
+}
