@@ -41,8 +41,8 @@ export function checkKernelLocks(
       if (record.grantedAt === null || answers.get(id) === true) return [];
       const worker = history.workers.get(record.worker);
       const died = worker?.endedAt == null ? Number.POSITIVE_INFINITY : worker.endedAt + KERNEL_LAG_MS * MICROS;
-      // one that has not reported an answer may have it
-      const to = unlockedAt.get(id) ?? (answers.has(id) ? null : record.releasingAt) ?? died;
+      // one that has not reported an answer may have it, too
+      const to = unlockedAt.get(id) ?? record.releasingAt ?? died;
       return [{ record, from: record.grantedAt, to }];
     });
     checkKey(history, key, ofKey, attemptAt, locks, findings);
@@ -70,10 +70,8 @@ function checkKey(
     for (let lock = locks[begun]; lock !== undefined && lock.from <= belief.from; lock = locks[++begun])
       active.push(lock);
     active = active.filter(({ to }) => to > belief.from);
-    const isExplained = active.some(
-      (lock) =>
-        workers.get(lock.record.worker)?.wasKilled === true || (beliefOf(lock.record, workers)?.to ?? 0) <= belief.from,
-    );
+    // a process that was killed believes nothing since then
+    const isExplained = active.some(({ record: holder }) => (beliefOf(holder, workers)?.to ?? 0) <= belief.from);
     if (isExplained) continue;
     const holders = active.map((lock) => lock.record).filter((holder) => holder !== record);
     findings.add("exclusion", at, key, [...holders, record], "the kernel's lock on the key's file was still taken");
