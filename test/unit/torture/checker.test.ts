@@ -9,7 +9,7 @@ import { writeHistory } from "../../support/torture-model.ts";
 const MS = 1_000;
 const SECOND = 1_000 * MS;
 const SEEDS = 2_000;
-const BATCHES = 8;
+const BATCHES = 40;
 /** For each way of being wrong. */
 const WRONG_SEEDS = 30;
 
