@@ -101,6 +101,8 @@ describe("unknown", () => {
   test("with faults after the end of all operations", () => {
     const script = new Script()
       .hold(1, 1, 1, 2)
+      .grant(1, 2, 1, 1, { keys: ["b"] })
+      .kill(1, 3)
       .kill(2, 3)
       .fault("kill", 1, [1], 100, 100)
       .fault("store-kill", 2, null, 101, 102);
@@ -170,6 +172,11 @@ describe("what is legal", () => {
       { event: "asked", at: 50 * MS, worker: 1, op: 1, leftMs: 500 },
     );
     isLegal(script.hold(2, 2, 30, 40));
+  });
+
+  test("a holder that was told a loss before the end of its lease", () => {
+    const script = new Script().grant(1, 1, 10, 500);
+    isLegal(script.add({ event: "lost", at: 20 * MS, worker: 1, op: 1, reason: "unknown" }).hold(2, 2, 21, 30));
   });
 
   test("a later answer replaces an earlier one", () => {
