@@ -480,8 +480,9 @@ function addTorture(program: Program): void {
   const register = program.root
     .command("torture-register", { hidden: true })
     .argument("<socket>")
-    .argument("<history>");
-  setAction(program, register, async (socket: string, history: string) =>
-    (await load()).tortureRegisterCommand(socket, history),
+    .argument("<history>")
+    .argument("<started-at>");
+  setAction(program, register, async (socket: string, history: string, startedAt: string) =>
+    (await load()).tortureRegisterCommand(socket, history, startedAt),
   );
 }

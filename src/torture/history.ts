@@ -35,7 +35,9 @@ interface OfOperation extends OfWorker {
   readonly op: number;
 }
 
-interface OfRegister extends OfOperation {
+interface OfRegister {
+  readonly worker: number;
+  readonly op: number;
   readonly key: string;
   /** The fencing token in decimal; null: the subject has none. */
   readonly token: string | null;
@@ -60,11 +62,13 @@ export type WorkerEvent =
   | (OfOperation & { readonly event: "refused"; readonly reason: string })
   /** It failed, and may have been granted. */
   | (OfOperation & { readonly event: "unknown"; readonly reason: string })
-  /** What flock(1) said on the file of a key. */
+  /** What flock(1) has said on the file of a key; `at` is after its answer. */
   | (OfOperation & { readonly event: "kernel"; readonly key: string; readonly taken: boolean })
   | (OfOperation & { readonly event: "unlocked"; readonly key: string })
   /** This worker's client will never be able to do operations of this kind. */
-  | (OfWorker & { readonly event: "unsupported"; readonly kind: OperationKind; readonly reason: string });
+  | (OfWorker & { readonly event: "unsupported"; readonly kind: OperationKind; readonly reason: string })
+  /** Its event loop runs. Reported all the time, so that a process that was stopped can be told from one that does nothing. */
+  | (OfWorker & { readonly event: "runs" });
 
 /** What a worker asks of the register. */
 export type RegisterRequest =
@@ -82,7 +86,8 @@ export interface RegisterReply {
   readonly value: number;
 }
 
-export type RegisterEvent = RegisterRequest & Pick<RegisterReply, "accepted" | "value">;
+/** `at`: when the register did it, which may be long after the worker sent it. */
+export type RegisterEvent = RegisterRequest & { readonly at: Micros } & Pick<RegisterReply, "accepted" | "value">;
 
 /** What the nemesis reports. */
 export type NemesisEvent =
@@ -105,7 +110,7 @@ export type NemesisEvent =
       /** Why it ended: empty for a normal end. */
       readonly reason: string;
     }
-  /** From here on no fault strikes, and all are repaired. */
+  /** From here on no fault strikes, all are repaired, and the store grants locks again, unless that takes too long. */
   | { readonly event: "healed"; readonly at: Micros }
   /** The workers begin nothing any more. */
   | { readonly event: "stopping"; readonly at: Micros }
@@ -131,15 +136,91 @@ export interface RunHeader {
 
 export type HistoryEvent = RunHeader | WorkerEvent | RegisterEvent | NemesisEvent;
 
-/** The events of a history. @throws SyntaxError if a line is no JSON; TypeError for another format */
-export function parseHistory(text: string): HistoryEvent[] {
-  const events: HistoryEvent[] = [];
-  for (const [index, line] of text.split("\n").entries()) {
-    if (line === "") continue;
-    const event = JSON.parse(line) as HistoryEvent;
-    if (index === 0 && (event.event !== "run" || event.format !== HISTORY_FORMAT))
-      throw new TypeError(`the history must have format ${HISTORY_FORMAT}`);
-    events.push(event);
+/** What each event must have. */
+const NUMBER = (value: unknown): boolean => typeof value === "number" && value >= 0;
+const NUMBER_OR_NULL = (value: unknown): boolean => value === null || NUMBER(value);
+const TEXT = (value: unknown): boolean => typeof value === "string";
+const FLAG = (value: unknown): boolean => typeof value === "boolean";
+const TOKEN = (value: unknown): boolean => typeof value === "string" && /^\d{1,30}$/.test(value);
+const OF_OPERATION = { at: NUMBER, worker: NUMBER, op: NUMBER };
+const OF_REGISTER = {
+  ...OF_OPERATION,
+  key: TEXT,
+  token: (value: unknown) => value === null || TOKEN(value),
+  accepted: FLAG,
+  value: NUMBER,
+};
+const FIELDS: Readonly<Record<HistoryEvent["event"], Readonly<Record<string, (value: unknown) => boolean>>>> = {
+  run: { seed: NUMBER, subject: TEXT, store: TEXT, ttlMs: NUMBER, workers: NUMBER, seconds: NUMBER },
+  invoke: {
+    ...OF_OPERATION,
+    kind: TEXT,
+    keys: (value) => Array.isArray(value) && value.length > 0 && value.every(TEXT),
+    permits: NUMBER,
+    limit: NUMBER_OR_NULL,
+    waitMs: NUMBER,
+  },
+  granted: {
+    ...OF_OPERATION,
+    tokens: (value) => value === null || (typeof value === "object" && Object.values(value).every(TOKEN)),
+  },
+  asked: { ...OF_OPERATION, leftMs: NUMBER_OR_NULL },
+  lost: { ...OF_OPERATION, reason: TEXT },
+  releasing: OF_OPERATION,
+  released: { ...OF_OPERATION, wasHeld: (value) => value === null || FLAG(value) },
+  refused: { ...OF_OPERATION, reason: TEXT },
+  unknown: { ...OF_OPERATION, reason: TEXT },
+  kernel: { ...OF_OPERATION, key: TEXT, taken: FLAG },
+  unlocked: { ...OF_OPERATION, key: TEXT },
+  unsupported: { at: NUMBER, worker: NUMBER, kind: TEXT, reason: TEXT },
+  runs: { at: NUMBER, worker: NUMBER },
+  enter: OF_REGISTER,
+  write: { ...OF_REGISTER, base: NUMBER },
+  fault: {
+    at: NUMBER,
+    fault: TEXT,
+    phase: TEXT,
+    id: NUMBER,
+    workers: (value) => value === null || (Array.isArray(value) && value.every(NUMBER)),
+  },
+  worker: { at: NUMBER, worker: NUMBER, pid: NUMBER, phase: TEXT, reason: TEXT },
+  healed: { at: NUMBER },
+  stopping: { at: NUMBER },
+  leftovers: { at: NUMBER, count: NUMBER_OR_NULL },
+  bystander: { at: NUMBER, ms: NUMBER_OR_NULL },
+};
+
+/**
+ * The events of a history, one at a time: a long one has millions. A last line without its end is left out, since a run that was
+ * cut short leaves one. @throws TypeError for another format, and for a line that is no event
+ */
+export function* parseHistory(text: string): Generator<HistoryEvent, void, undefined> {
+  let line = 0;
+  for (let start = 0; start < text.length; ) {
+    const end = text.indexOf("\n", start);
+    if (end === -1) break;
+    line++;
+    if (end > start) yield parseEvent(text.slice(start, end), line);
+    start = end + 1;
   }
-  return events;
+  if (line === 0) throw new TypeError("the history is empty");
+}
+
+function parseEvent(text: string, line: number): HistoryEvent {
+  let event: Partial<HistoryEvent> & Readonly<Record<string, unknown>>;
+  try {
+    event = JSON.parse(text) as typeof event;
+  } catch (error) {
+    throw new TypeError(`line ${line} of the history is no JSON`, { cause: error });
+  }
+  if (line === 1 && (event?.event !== "run" || event.format !== HISTORY_FORMAT))
+    throw new TypeError(`the history must have format ${HISTORY_FORMAT}`);
+  const name = event?.event;
+  if (typeof name !== "string" || !Object.hasOwn(FIELDS, name))
+    throw new TypeError(`line ${line} of the history is no event`);
+  const fields = FIELDS[name];
+  for (const field in fields)
+    if (fields[field]?.(event[field]) !== true)
+      throw new TypeError(`line ${line} of the history: "${field}" of "${name}" is not as it must be`);
+  return event as HistoryEvent;
 }

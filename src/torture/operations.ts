@@ -1,6 +1,7 @@
 /** The operations of a history, put together from their events: what each one asked for, and from when to when it held. */
 
 import type { HistoryEvent, NemesisEvent, Operation, RegisterEvent, RunHeader, WorkerEvent } from "./history.ts";
+import { RunTime } from "./run-time.ts";
 
 /** One attempt to get a lock. Times in microseconds; null: it has not happened. */
 export interface OperationRecord extends Operation {
@@ -11,8 +12,12 @@ export interface OperationRecord extends Operation {
   tokens: ReadonlyMap<string, bigint> | null;
   /** When it was first asked whether it holds, and said yes. */
   heldFrom: number | null;
-  /** Until when it has said that it holds. */
+  /** Until when it has said that it holds, by its last answer. */
   saidUntil: number | null;
+  /** The end of the lease, by its last answer; null: it does not say. */
+  leaseEndsAt: number | null;
+  /** When it first said no, after it had said yes. It may say yes again, once the store has confirmed it. */
+  deniedAt: number | null;
   /** Asked at once after the grant, it said no. */
   wasDead: boolean;
   lostAt: number | null;
@@ -26,13 +31,14 @@ export interface OperationRecord extends Operation {
 
 export interface WorkerRecord {
   readonly worker: number;
-  readonly pid: number;
+  pid: number;
   endedAt: number | null;
   wasKilled: boolean;
   /** Why it ended; empty: normally. */
   reason: string;
-  /** Its last event. */
+  /** Its last report. */
   lastAt: number;
+  readonly runTime: RunTime;
 }
 
 export interface FaultRecord {
@@ -61,6 +67,8 @@ export interface History {
   readonly leftovers: number | null;
   readonly healedAt: number | null;
   readonly stoppingAt: number | null;
+  /** It has all phases of a run. */
+  readonly isComplete: boolean;
   readonly endedAt: number;
 }
 
@@ -69,7 +77,7 @@ export function operationId({ worker, op }: { readonly worker: number; readonly 
   return `${worker}/${op}`;
 }
 
-/** @throws TypeError if the history has no header, or an event of an operation that was never invoked */
+/** @throws TypeError if the history has no header, an event of an operation that was never invoked, or one invoked twice */
 export function readOperations(events: Iterable<HistoryEvent>): History {
   const reader = new HistoryReader();
   for (const event of events) reader.add(event);
@@ -86,6 +94,7 @@ class HistoryReader {
   readonly #bystanders: (number | null)[] = [];
   #header: RunHeader | null = null;
   #leftovers: number | null = null;
+  #isComplete = false;
   #healedAt: number | null = null;
   #stoppingAt: number | null = null;
   #endedAt = 0;
@@ -96,22 +105,35 @@ class HistoryReader {
       return;
     }
     this.#endedAt = Math.max(this.#endedAt, event.at);
-    if (event.event === "worker") applyWorker(this.#workers, event);
+    if (event.event === "worker") applyWorker(this.#workerOf(event.worker), event);
+    else if (event.event === "enter" || event.event === "write") this.#register.push(event);
     else if ("worker" in event) this.#addOfWorker(event);
     else this.#addOfNemesis(event);
   }
 
-  #addOfWorker(event: WorkerEvent | RegisterEvent): void {
-    const worker = this.#workers.get(event.worker);
-    if (worker !== undefined) worker.lastAt = Math.max(worker.lastAt, event.at);
+  /** The first report of a worker may come before that of its start. */
+  #workerOf(worker: number): WorkerRecord {
+    let record = this.#workers.get(worker);
+    if (record === undefined) {
+      record = { worker, pid: 0, endedAt: null, wasKilled: false, reason: "", lastAt: 0, runTime: new RunTime() };
+      this.#workers.set(worker, record);
+    }
+    return record;
+  }
+
+  #addOfWorker(event: WorkerEvent): void {
+    const worker = this.#workerOf(event.worker);
+    worker.lastAt = Math.max(worker.lastAt, event.at);
+    worker.runTime.add(event.at);
     switch (event.event) {
-      case "invoke":
-        this.#operations.set(operationId(event), startOperation(event));
+      case "runs":
         break;
-      case "enter":
-      case "write":
-        this.#register.push(event);
+      case "invoke": {
+        const id = operationId(event);
+        if (this.#operations.has(id)) throw new TypeError(`the history has two "invoke" of operation ${id}`);
+        this.#operations.set(id, startOperation(event));
         break;
+      }
       case "kernel":
       case "unlocked":
         this.#kernel.push(event);
@@ -146,6 +168,7 @@ class HistoryReader {
         break;
       case "leftovers":
         this.#leftovers = event.count;
+        this.#isComplete = this.#healedAt !== null && this.#stoppingAt !== null;
         break;
     }
   }
@@ -165,6 +188,7 @@ class HistoryReader {
       leftovers: this.#leftovers,
       healedAt: this.#healedAt,
       stoppingAt: this.#stoppingAt,
+      isComplete: this.#isComplete,
       endedAt: this.#endedAt,
     };
   }
@@ -173,11 +197,20 @@ class HistoryReader {
 function startOperation(event: Extract<HistoryEvent, { event: "invoke" }>): OperationRecord {
   const { worker, op, kind, keys, permits, limit, waitMs, at } = event;
   return {
-    ...{ worker, op, kind, keys, permits, limit, waitMs, invokedAt: at },
+    worker,
+    op,
+    kind,
+    keys,
+    permits,
+    limit,
+    waitMs,
+    invokedAt: at,
     grantedAt: null,
     tokens: null,
     heldFrom: null,
     saidUntil: null,
+    leaseEndsAt: null,
+    deniedAt: null,
     wasDead: false,
     lostAt: null,
     releasingAt: null,
@@ -223,37 +256,54 @@ function applyToOperation(record: OperationRecord, event: OperationEvent): void 
 function applyAnswer(record: OperationRecord, at: number, leftMs: number | null): void {
   if (leftMs === 0) {
     if (record.heldFrom === null) record.wasDead = true;
+    else record.deniedAt ??= at;
     return;
   }
   record.heldFrom ??= at;
   // the question came after `at`, so what it said ends after this
-  record.saidUntil = Math.max(record.saidUntil ?? 0, at + (leftMs ?? 0) * 1_000);
+  record.saidUntil = at + (leftMs ?? 0) * 1_000;
+  record.leaseEndsAt = leftMs === null ? null : record.saidUntil;
 }
 
-function applyWorker(workers: Map<number, WorkerRecord>, event: Extract<NemesisEvent, { event: "worker" }>): void {
-  const { worker, pid, at, phase, reason } = event;
-  if (phase === "started") {
-    workers.set(worker, { worker, pid, endedAt: null, wasKilled: false, reason: "", lastAt: at });
+function applyWorker(record: WorkerRecord, event: Extract<NemesisEvent, { event: "worker" }>): void {
+  if (event.phase === "started") {
+    record.pid = event.pid;
     return;
   }
-  const record = workers.get(worker);
-  if (record === undefined) return;
-  record.endedAt ??= at;
-  record.wasKilled ||= phase === "killed";
-  record.reason = reason;
+  record.endedAt ??= event.at;
+  record.wasKilled ||= event.phase === "killed";
+  record.reason = event.reason;
 }
 
 /**
- * From when to when an operation certainly believed that it held: it said so, had not been told a loss, had not begun to release, and
- * its process lived. Null: never.
+ * From when to when an operation certainly believed that it held: it said so, had neither been told a loss nor said no, had not begun
+ * to release, and its process lived. Null: never.
  */
 export function beliefOf(
   record: OperationRecord,
   workers: ReadonlyMap<number, WorkerRecord>,
 ): { readonly from: number; readonly to: number } | null {
-  if (record.heldFrom === null || record.saidUntil === null) return null;
-  const ends = [record.lostAt, record.releasingAt, workers.get(record.worker)?.endedAt].filter((at) => at != null);
-  return { from: record.heldFrom, to: Math.min(record.saidUntil, ...(ends as number[])) };
+  const { heldFrom, saidUntil } = record;
+  if (heldFrom === null || saidUntil === null) return null;
+  const to = Math.min(
+    saidUntil,
+    record.deniedAt ?? saidUntil,
+    record.lostAt ?? saidUntil,
+    record.releasingAt ?? saidUntil,
+    diedAt(workers.get(record.worker)) ?? saidUntil,
+  );
+  return to > heldFrom ? { from: heldFrom, to } : null;
+}
+
+/** The last moment at which a process that has ended certainly lived: before it was killed, or its last report. */
+function diedAt(worker: WorkerRecord | undefined): number | null {
+  if (worker === undefined || worker.endedAt === null) return null;
+  return worker.wasKilled ? worker.endedAt : worker.lastAt;
+}
+
+/** Takes all permits. */
+export function isExclusive({ permits, limit }: Operation): boolean {
+  return permits === limit;
 }
 
 /** Whether both may hold a key at the same time, besides others. */

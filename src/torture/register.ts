@@ -19,8 +19,8 @@ interface KeyState {
 export class Register {
   readonly #keys = new Map<string, KeyState>();
 
-  /** Applies a request. */
-  apply(request: RegisterRequest): RegisterEvent {
+  /** Applies a request. @param at the time, in microseconds since the start of the run */
+  apply(request: RegisterRequest, at: number): RegisterEvent {
     const state = this.#keys.get(request.key) ?? { highestToken: -1n, value: 0 };
     this.#keys.set(request.key, state);
     const token = request.token === null ? null : BigInt(request.token);
@@ -28,12 +28,16 @@ export class Register {
     if (token !== null && accepted) state.highestToken = token;
     const { value } = state;
     if (request.event === "write") state.value = request.base + 1;
-    return { ...request, accepted, value };
+    return { ...request, at, accepted, value };
   }
 }
 
-/** Serves the registers on a Unix socket, and appends the history to a file, until its standard input ends. */
-export function serveRegister(socketPath: string, historyPath: string): void {
+/**
+ * Serves the registers on a Unix socket, and appends the history to a file, until its standard input ends.
+ * @param startedAt nanoseconds of the machine's monotonic clock at the start of the run, in decimal
+ */
+export function serveRegister(socketPath: string, historyPath: string, startedAt: string): void {
+  const origin = BigInt(startedAt);
   const file = openSync(historyPath, "a", 0o600);
   const register = new Register();
   const append = (event: HistoryEvent): void => void writeSync(file, `${JSON.stringify(event)}\n`);
@@ -44,9 +48,10 @@ export function serveRegister(socketPath: string, historyPath: string): void {
       append(event);
       return;
     }
-    const { accepted, value, ...request } = register.apply(event);
-    append({ ...request, accepted, value });
-    const reply: RegisterReply = { worker: event.worker, op: event.op, accepted, value };
+    const applied = register.apply(event, Number((process.hrtime.bigint() - origin) / 1_000n));
+    append(applied);
+    const { worker, op, accepted, value } = applied;
+    const reply: RegisterReply = { worker, op, accepted, value };
     socket.write(`${JSON.stringify(reply)}\n`);
   };
   const server = createServer((socket) => {

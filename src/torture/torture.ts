@@ -89,6 +89,9 @@ const BYSTANDER_KEY = "bystander";
 /** For workers that are stopped, besides the longest wait of a request. */
 const FINISH_MS = 10_000;
 const MAX_LISTED_MS = 5_000;
+/** A store that was killed may grant nothing until every lease of before has ended: on our server that is at most a minute. */
+const LONGEST_RECOVERY_MS = 65_000;
+const POLL_MS = 20;
 
 /** The leases that a run may use, in milliseconds: short ones show more, and a run that is killed leaves its locks for no longer. */
 const LEASES = [2_000, 5_000, 10_000] as const;
@@ -139,7 +142,7 @@ async function runPhases(
   const startedAt = process.hrtime.bigint();
   const now = (): number => Number((process.hrtime.bigint() - startedAt) / 1_000n);
   const registerPath = join(temporaryDirectory, "register");
-  const register = await startRegister(options, registerPath, historyPath);
+  const register = await startRegister(options, registerPath, historyPath, startedAt);
   onEnd(() => register.close());
   const report = (event: NemesisEvent): void => void register.socket.write(`${JSON.stringify(event)}\n`);
 
@@ -178,6 +181,7 @@ async function runPhases(
     options.ms,
     signal,
   );
+  await bystander.waitForGrant(LONGEST_RECOVERY_MS, signal);
   if (signal.aborted) return notTested;
   report({ event: "healed", at: now() });
   await delay(2 * ttlMs + 2_000, undefined, { signal }).catch(() => undefined);
@@ -226,8 +230,9 @@ async function startRegister(
   { registerCommand }: TortureOptions,
   path: string,
   historyPath: string,
+  startedAt: bigint,
 ): Promise<RunningRegister> {
-  const [program = "", ...args] = endWithParent([...registerCommand, path, historyPath]);
+  const [program = "", ...args] = endWithParent([...registerCommand, path, historyPath, startedAt.toString()]);
   // Ctrl-C of a terminal must not reach it: it keeps the history to the end
   const child = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"], detached: true });
   await new Promise<void>((resolve, reject) => {
@@ -251,17 +256,28 @@ async function startRegister(
 /** Uses the store for something else meanwhile: how do the faults and the load affect others? */
 class Bystander {
   #isOver = false;
+  #grants = 0;
   constructor(locks: Locks, report: (event: NemesisEvent) => void, now: () => number) {
     void (async () => {
       while (!this.#isOver) {
         const sentAt = performance.now();
         const lock = await locks.tryAcquire(BYSTANDER_KEY).catch(() => null);
         const ms = lock === null ? null : performance.now() - sentAt;
+        if (lock !== null) this.#grants++;
         await lock?.release().catch(() => false);
         if (!this.#isOver) report({ event: "bystander", at: now(), ms });
         await delay(BYSTANDER_MS);
       }
     })();
+  }
+
+  /** Settles when the store has granted it a lock that it asked for from now on, or the time has passed. */
+  async waitForGrant(withinMs: number, signal: AbortSignal): Promise<void> {
+    const endsAt = performance.now() + withinMs;
+    // the first one may have been asked for before
+    const enough = this.#grants + 2;
+    while (this.#grants < enough && performance.now() < endsAt && !signal.aborted)
+      await delay(POLL_MS, undefined, { signal }).catch(() => undefined);
   }
 
   stop(): void {

@@ -45,6 +45,8 @@ export type WorkerCommand =
 const CALLERS = 3;
 /** While it works, a caller asks this often whether it still holds the lock. */
 const QUESTION_MS = 20;
+/** It reports this often that it runs, whatever its callers do. */
+const RUNS_MS = 100;
 
 export class Worker {
   readonly #settings: WorkerSettings;
@@ -75,7 +77,9 @@ export class Worker {
 
   /** Runs until stop(). */
   async run(): Promise<void> {
+    const timer = setInterval(() => this.#report({ event: "runs", ...this.#stamp() }), RUNS_MS);
     await Promise.all(Array.from({ length: CALLERS }, () => this.#runCaller()));
+    clearInterval(timer);
   }
 
   stop(): void {
@@ -158,23 +162,18 @@ export class Worker {
 
   async #useRegisters({ op, keys }: Operation, hold: Hold, lost: AbortSignal): Promise<void> {
     // one that does not look learns of its loss from the register, if that looks at tokens
-    const isBlind = this.#random.chance(0.2);
+    const isBlind = this.#random.chance(0.5);
+    const { worker } = this.#settings;
     const values = new Map<string, number>();
     for (const key of keys) {
-      const reply = await this.#request({
-        event: "enter",
-        ...this.#stamp(),
-        op,
-        key,
-        token: hold.tokens?.[key] ?? null,
-      });
+      const reply = await this.#request({ event: "enter", worker, op, key, token: hold.tokens?.[key] ?? null });
       values.set(key, reply.value);
     }
     await this.#work(op, hold, lost, isBlind);
     for (const key of keys) {
       if (!isBlind && (lost.aborted || !this.#ask(op, hold))) return;
       const base = values.get(key) as number;
-      await this.#request({ event: "write", ...this.#stamp(), op, key, token: hold.tokens?.[key] ?? null, base });
+      await this.#request({ event: "write", worker, op, key, token: hold.tokens?.[key] ?? null, base });
     }
   }
 
@@ -199,9 +198,9 @@ export class Worker {
   /** The kernel's lock on the file of a key, without waiting; given back when the lock is lost, or by the result. */
   async #lockFile(op: number, key: string, isExclusive: boolean, lost: AbortSignal): Promise<() => void> {
     const descriptor = openSync(`${this.#settings.directory}/${key}.flock`, "a", 0o600);
-    const stamp = this.#stamp();
     const result = await flock(descriptor, isExclusive ? "exclusive" : "shared").catch(() => "missing" as const);
-    if (result !== "missing") this.#report({ event: "kernel", ...stamp, op, key, taken: result === "taken" });
+    // after the answer: one that was stopped before it may come late, and find the lock of the next holder
+    if (result !== "missing") this.#report({ event: "kernel", ...this.#stamp(), op, key, taken: result === "taken" });
     let isOpen = true;
     const unlock = (): void => {
       if (!isOpen) return;

@@ -72,8 +72,12 @@ export async function tortureWorkerCommand(): Promise<number> {
   return runWorker(openSubject);
 }
 
-export async function tortureRegisterCommand(socketPath: string, historyPath: string): Promise<number> {
-  serveRegister(socketPath, historyPath);
+export async function tortureRegisterCommand(
+  socketPath: string,
+  historyPath: string,
+  startedAt: string,
+): Promise<number> {
+  serveRegister(socketPath, historyPath, startedAt);
   return new Promise(() => undefined);
 }
 
