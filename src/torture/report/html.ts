@@ -9,7 +9,8 @@ import { formatDistance, formatSeconds } from "./format.ts";
 import { escapeMarkup, formatTable } from "./markup.ts";
 import { drawOverview } from "./overview.ts";
 import { PAGE_STYLE } from "./page-style.ts";
-import { busiestFault, listKeys, spanOfFault } from "./spans.ts";
+import type { DrawableHistory } from "./spans.ts";
+import { busiestFault, listKeys, spanOfFault, toDrawable } from "./spans.ts";
 import type { Summary } from "./summary.ts";
 import { tableOf } from "./text.ts";
 import { formatViolation } from "./violation-section.ts";
@@ -35,6 +36,7 @@ const RULES: Readonly<Record<Invariant, string>> = {
 
 export function formatPage(summary: Summary, history: History, events: readonly HistoryEvent[]): string {
   const { verdict, sentence, subject, store } = summary;
+  const drawable = toDrawable(history);
   const title = escapeMarkup(`${subject} on ${store}: ${verdict}`);
   return `<!doctype html>
 <html lang="en">
@@ -56,8 +58,8 @@ export function formatPage(summary: Summary, history: History, events: readonly 
 ${formatReasons(summary)}
 ${formatRepeat(summary)}
 <h2>The entire run</h2>
-${drawOverview(history, summary.violations)}
-${summary.violations.length > 0 ? formatViolations(summary, history, events) : formatBusiestFault(history)}
+${drawOverview(drawable, summary.violations)}
+${summary.violations.length > 0 ? formatViolations(summary, drawable, events) : formatBusiestFault(drawable)}
 <h2>Invariants</h2>
 ${formatInvariants(summary)}
 <h2>Figures</h2>
@@ -90,9 +92,9 @@ function formatRepeat({ command, commandNote, seed, versions, ttlMs, workers }: 
 <dl>${parts.join("")}</dl>`;
 }
 
-function formatViolations({ violations }: Summary, history: History, events: readonly HistoryEvent[]): string {
-  const byId = new Map(history.operations.map((record) => [operationId(record), record]));
-  const context = { history, events, byId };
+function formatViolations({ violations }: Summary, drawable: DrawableHistory, events: readonly HistoryEvent[]): string {
+  const byId = new Map(drawable.history.operations.map((record) => [operationId(record), record]));
+  const context = { drawable, events, byId };
   const shown = differentOnes(violations).slice(0, MAX_SECTIONS);
   const sections = shown.map((violation) => formatViolation(violation, violations.indexOf(violation) + 1, context));
   const rest = violations.length - sections.length;
@@ -112,15 +114,16 @@ function differentOnes(violations: readonly Violation[]): Violation[] {
 }
 
 /** A run without violations: what the locks did while most of them were struck. */
-function formatBusiestFault(history: History): string {
-  const fault = busiestFault(history);
+function formatBusiestFault(drawable: DrawableHistory): string {
+  const { history, spans } = drawable;
+  const fault = busiestFault(history, spans);
   if (fault === null) return "";
   const reach = LEASES_AROUND * history.header.ttlMs * MICROS_PER_MS;
   const around = (micros: number) => ({ from: Math.max(fault.beganAt - micros, 0), to: fault.beganAt + micros });
   let micros = reach;
-  while (countIn(history, around(micros)) > MAX_DRAWN && micros > MICROS_PER_MS) micros /= 2;
+  while (countIn(drawable, around(micros)) > MAX_DRAWN && micros > MICROS_PER_MS) micros /= 2;
   const title = `${formatDistance(micros)} before and after the fault ${fault.fault} at ${formatSeconds(fault.beganAt)}`;
-  const picture = drawWindow(history, {
+  const picture = drawWindow(drawable, {
     ...{ title, window: around(micros), keys: listKeys(history), concerned: [], markAt: null },
   });
   return `<h2>The fault that struck most operations: ${escapeMarkup(fault.fault)}</h2><p>${escapeMarkup(title)}</p>${picture}`;

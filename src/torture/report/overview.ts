@@ -5,8 +5,8 @@ import type { History } from "../operations.ts";
 import { formatSeconds } from "./format.ts";
 import { escapeMarkup } from "./markup.ts";
 import { drawAxis, drawFigure } from "./plot.ts";
-import type { Span } from "./spans.ts";
-import { assignPlaces, listKeys, spanOf, spanOfFault, spanOfRun } from "./spans.ts";
+import type { DrawableHistory, Span } from "./spans.ts";
+import { assignPlaces, listKeys, spanOfFault, spanOfRun } from "./spans.ts";
 
 /** So many steps of time can be told apart: what lies closer together becomes one bar, so that the size has a bound. */
 const STEPS = 2_000;
@@ -14,7 +14,8 @@ const FAULT_PX = 14;
 const PLACE_PX = 6;
 const GAP_PX = 6;
 
-export function drawOverview(history: History, violations: readonly Violation[]): string {
+export function drawOverview(drawable: DrawableHistory, violations: readonly Violation[]): string {
+  const { history } = drawable;
   const run = spanOfRun(history);
   const scale = (at: number): number => Math.round((at / run.to) * STEPS);
   const faults = groupFaults(history);
@@ -22,7 +23,7 @@ export function drawOverview(history: History, violations: readonly Violation[])
   const heightOfKey = history.header.workers * PLACE_PX + GAP_PX;
   const top = faults.size * FAULT_PX;
   const height = top + keys.length * heightOfKey;
-  const holds = collectHolds(history);
+  const holds = collectHolds(drawable);
 
   const shapes: string[] = [];
   shapes.push(drawPath("band", [...faults.values()].flat(), scale, 0, height));
@@ -59,11 +60,10 @@ function groupFaults(history: History): Map<string, Span[]> {
 }
 
 /** By key, then by place: when it was held. */
-function collectHolds(history: History): Map<string, Span[][]> {
+function collectHolds({ history, spans }: DrawableHistory): Map<string, Span[][]> {
   const places = assignPlaces(history.workers, history.header.workers);
   const holds = new Map<string, Span[][]>();
-  for (const record of history.operations) {
-    const { held } = spanOf(record, history);
+  for (const { record, held } of spans) {
     if (held === null) continue;
     for (const key of record.keys) {
       const ofKey = holds.get(key) ?? Array.from({ length: history.header.workers }, () => []);

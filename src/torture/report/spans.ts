@@ -17,7 +17,7 @@ export interface OperationSpan extends Span {
   readonly held: Span | null;
 }
 
-export function spanOf(record: OperationRecord, { workers, endedAt }: History): OperationSpan {
+function spanOf(record: OperationRecord, { workers, endedAt }: History): OperationSpan {
   const { invokedAt, grantedAt, releasedAt, saidUntil } = record;
   const worker = workers.get(record.worker);
   const belief = beliefOf(record, workers);
@@ -26,6 +26,16 @@ export function spanOf(record: OperationRecord, { workers, endedAt }: History): 
   const unreleased = grantedAt === null ? worker?.endedAt : Math.max(saidUntil ?? grantedAt, held?.to ?? 0);
   const to = releasedAt ?? record.endedAt ?? unreleased ?? endedAt;
   return { record, from: invokedAt, to: Math.max(to, invokedAt), grantedAt, held };
+}
+
+/** A history with the spans of all its operations: each picture looks through them. */
+export interface DrawableHistory {
+  readonly history: History;
+  readonly spans: readonly OperationSpan[];
+}
+
+export function toDrawable(history: History): DrawableHistory {
+  return { history, spans: history.operations.map((record) => spanOf(record, history)) };
 }
 
 export function overlaps(a: Span, b: Span): boolean {
@@ -74,21 +84,43 @@ export function listKeys({ operations }: History): string[] {
 }
 
 /** The fault during which most operations of the workers that it struck were under way; null: there was none. */
-export function busiestFault(history: History): FaultRecord | null {
+export function busiestFault(history: History, spans: readonly OperationSpan[]): FaultRecord | null {
+  const byWorker = new Map<number, OperationSpan[]>();
+  for (const span of spans) {
+    const ofWorker = byWorker.get(span.record.worker) ?? [];
+    byWorker.set(span.record.worker, ofWorker);
+    ofWorker.push(span);
+  }
+  const counters = new Map([...byWorker].map(([worker, ofWorker]) => [worker, createOverlapCounter(ofWorker)]));
   let busiest: FaultRecord | null = null;
   let most = 0;
   for (const fault of history.faults) {
     const span = spanOfFault(fault, history);
-    let count = 0;
-    for (const record of history.operations) {
-      if (fault.workers !== null && !fault.workers.includes(record.worker)) continue;
-      const to = record.releasedAt ?? record.endedAt ?? record.saidUntil ?? record.invokedAt;
-      if (record.invokedAt <= span.to && to >= span.from) count++;
-    }
+    const struck = fault.workers ?? [...counters.keys()];
+    const count = struck.reduce((sum, worker) => sum + (counters.get(worker)?.(span) ?? 0), 0);
     if (count > most) {
       most = count;
       busiest = fault;
     }
   }
   return busiest;
+}
+
+/** Counts the spans that overlap another one: those that have begun at its end, without those that were over before it. */
+function createOverlapCounter(spans: readonly Span[]): (span: Span) => number {
+  const begins = spans.map(({ from }) => from).sort((a, b) => a - b);
+  const ends = spans.map(({ to }) => to).sort((a, b) => a - b);
+  return ({ from, to }) => countBelow(begins, to + 1) - countBelow(ends, from);
+}
+
+/** How many of the sorted whole numbers are below a limit. */
+function countBelow(sorted: readonly number[], limit: number): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] as number) < limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

@@ -8,12 +8,13 @@ import { describeEvent } from "./event-text.ts";
 import { eventsAround } from "./events-around.ts";
 import { formatDistance, formatSeconds } from "./format.ts";
 import { escapeMarkup, formatTable } from "./markup.ts";
+import type { DrawableHistory } from "./spans.ts";
 import { listKeys } from "./spans.ts";
 import { drawWindow } from "./window.ts";
 
 /** What the sections of all violations share. */
 export interface ViolationContext {
-  readonly history: History;
+  readonly drawable: DrawableHistory;
   readonly events: readonly HistoryEvent[];
   readonly byId: ReadonlyMap<string, OperationRecord>;
 }
@@ -42,7 +43,8 @@ const ADVICE: Readonly<Record<Invariant, string>> = {
 
 export function formatViolation(violation: Violation, number: number, context: ViolationContext): string {
   const { invariant, message, at, key, operations } = violation;
-  const { history, byId } = context;
+  const { drawable, byId } = context;
+  const { history } = drawable;
   const records = operations.flatMap((id) => byId.get(id) ?? []);
   const where = key === null ? "" : ` of ${key}`;
   return `<section class="violation" id="violation-${number}">
@@ -51,7 +53,7 @@ export function formatViolation(violation: Violation, number: number, context: V
 <p><b>What to do:</b> ${escapeMarkup(ADVICE[invariant])}</p>
 ${records.length === 0 ? "<p>No operation is concerned.</p>" : formatOperations(records, number, history)}
 ${formatFaults(at, history)}
-${drawPictures(violation, number, records, history)}
+${drawPictures(violation, number, records, drawable)}
 ${formatEvents(violation, number, context)}
 </section>
 `;
@@ -119,14 +121,15 @@ function drawPictures(
   { at, key, operations }: Violation,
   number: number,
   records: readonly OperationRecord[],
-  history: History,
+  drawable: DrawableHistory,
 ): string {
+  const { history } = drawable;
   const reach = LEASES_AROUND * history.header.ttlMs * MICROS_PER_MS;
   const window = { from: Math.max(at - reach, 0), to: at + reach };
   const keys = key === null ? listKeys(history) : [key];
   const options = { keys, concerned: operations, markAt: at };
   const title = `${LEASES_AROUND} leases before and after violation ${number}`;
-  const wide = drawWindow(history, { ...options, window, title });
+  const wide = drawWindow(drawable, { ...options, window, title });
   const times = records.flatMap((record) => timesOf(record, history)).filter((time) => Math.abs(time - at) < reach);
   const from = Math.min(at, ...times);
   const to = Math.max(at, ...times);
@@ -135,7 +138,7 @@ function drawPictures(
   const close = { from: Math.max(from - margin, 0), to: to + margin };
   return (
     wide +
-    drawWindow(history, {
+    drawWindow(drawable, {
       ...options,
       window: close,
       title: `The ${formatDistance(close.to - close.from)} of violation ${number}`,
@@ -148,8 +151,8 @@ function timesOf(record: OperationRecord, { workers }: History): number[] {
   return [record.grantedAt, belief?.from, belief?.to, record.releasedAt].filter((time) => time != null);
 }
 
-function formatEvents(violation: Violation, number: number, { events, history, byId }: ViolationContext): string {
-  const around = eventsAround(violation, events, history, byId);
+function formatEvents(violation: Violation, number: number, { events, drawable, byId }: ViolationContext): string {
+  const around = eventsAround(violation, events, drawable.history, byId);
   const concerned = new Set(violation.operations);
   const rows = around.map((event) => [
     formatSeconds(event.at),

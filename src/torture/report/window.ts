@@ -1,13 +1,13 @@
 /** A window of the run in detail: faults as bands, and in the lanes of each worker its operations, with their tokens. */
 
-import type { FaultRecord, History } from "../operations.ts";
+import type { FaultRecord } from "../operations.ts";
 import { operationId } from "../operations.ts";
 import { formatDistance, formatSeconds } from "./format.ts";
 import { escapeMarkup } from "./markup.ts";
 import type { Figure } from "./plot.ts";
 import { drawAxis, drawFigure } from "./plot.ts";
-import type { OperationSpan, Span } from "./spans.ts";
-import { assignLanes, overlaps, spanOf, spanOfFault } from "./spans.ts";
+import type { DrawableHistory, OperationSpan, Span } from "./spans.ts";
+import { assignLanes, overlaps, spanOfFault } from "./spans.ts";
 
 export interface WindowOptions {
   readonly title: string;
@@ -27,10 +27,10 @@ const TOKEN_ROOM = 4.5;
 /** A longer token is shown by its end, in which tokens differ. */
 const TOKEN_CHARACTERS = 5;
 
-type Row = { readonly key: string; readonly worker: number; readonly spans: readonly OperationSpan[] };
+type Row = { readonly key: string; readonly worker: number; readonly lane: readonly OperationSpan[] };
 type Scale = (at: number) => number;
 
-export function drawWindow(history: History, options: WindowOptions): string {
+export function drawWindow({ history, spans }: DrawableHistory, options: WindowOptions): string {
   const { title, window, keys, markAt } = options;
   const scale: Scale = (at) =>
     ((Math.min(Math.max(at, window.from), window.to) - window.from) / (window.to - window.from)) * 100;
@@ -40,7 +40,7 @@ export function drawWindow(history: History, options: WindowOptions): string {
     .map((record) => ({ ...spanOfFault(record, history), record }))
     .filter((span) => overlaps(span, window));
   const faultLanes = assignLanes(faults);
-  const rows = collectRows(history, window, keys);
+  const rows = collectRows(spans, window, keys);
   const height = (faultLanes.length + rows.length + new Set(rows.map(({ key }) => key)).size) * LANE_PX;
 
   for (const { from, to } of faults) shapes.push(drawRect("band", scale, { from, to }, 0, height));
@@ -50,7 +50,7 @@ export function drawWindow(history: History, options: WindowOptions): string {
     for (const [index, span] of lane.entries())
       shapes.push(drawFault(span.record, span, scale, y, lane[index + 1]?.from ?? window.to));
   }
-  for (const [index, { key, worker, spans }] of rows.entries()) {
+  for (const [index, { key, worker, lane }] of rows.entries()) {
     const previous = rows[index - 1];
     if (previous?.key !== key) labels.push({ text: `key ${key}`, px: LANE_PX, isHead: true });
     const y = labels.length * LANE_PX;
@@ -58,8 +58,8 @@ export function drawWindow(history: History, options: WindowOptions): string {
     labels.push({ text: isSame ? "" : `worker ${worker}`, px: LANE_PX });
     for (const fault of faults.filter(({ record }) => record.workers?.includes(worker)))
       shapes.push(drawRect("struck", scale, fault, y, LANE_PX));
-    for (const [place, span] of spans.entries())
-      shapes.push(drawOperation(span, key, spans[place + 1], { scale, y, options }));
+    for (const [place, span] of lane.entries())
+      shapes.push(drawOperation(span, key, lane[place + 1], { scale, y, options }));
   }
   if (markAt !== null) shapes.push(drawMark(scale(markAt), height));
   return drawFigure({
@@ -73,16 +73,15 @@ export function drawWindow(history: History, options: WindowOptions): string {
 }
 
 /** How many operations a window would show. */
-export function countIn(history: History, window: Span): number {
-  return history.operations.filter((record) => overlaps(spanOf(record, history), window)).length;
+export function countIn({ spans }: DrawableHistory, window: Span): number {
+  return spans.filter((span) => overlaps(span, window)).length;
 }
 
-function collectRows(history: History, window: Span, keys: readonly string[]): Row[] {
+function collectRows(all: readonly OperationSpan[], window: Span, keys: readonly string[]): Row[] {
   const shown = new Map(keys.map((key) => [key, new Map<number, OperationSpan[]>()]));
-  for (const record of history.operations) {
-    if (!record.keys.some((key) => shown.has(key))) continue;
-    const span = spanOf(record, history);
+  for (const span of all) {
     if (!overlaps(span, window)) continue;
+    const { record } = span;
     for (const key of record.keys) {
       const ofKey = shown.get(key);
       const spans = ofKey?.get(record.worker) ?? [];
@@ -93,7 +92,7 @@ function collectRows(history: History, window: Span, keys: readonly string[]): R
   return [...shown].flatMap(([key, ofKey]) =>
     [...ofKey]
       .sort(([a], [b]) => a - b)
-      .flatMap(([worker, spans]) => assignLanes(spans).map((lane) => ({ key, worker, spans: lane }))),
+      .flatMap(([worker, spans]) => assignLanes(spans).map((lane) => ({ key, worker, lane }))),
   );
 }
 
