@@ -5,7 +5,7 @@ import { hideSecrets } from "../hide-secrets.ts";
 import type { History } from "../operations.ts";
 import { formatSentence } from "./text.ts";
 
-export const SUMMARY_FORMAT = 1;
+const SUMMARY_FORMAT = 1;
 
 /** How a run is repeated. */
 export interface RepeatCommand {
