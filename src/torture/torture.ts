@@ -23,7 +23,7 @@ import type { Verdict } from "./checker.ts";
 import { checkHistory } from "./checker.ts";
 import type { FaultName } from "./faults.ts";
 import { createFault, NETWORK_FAULTS, STORE_FAULTS } from "./faults.ts";
-import type { NemesisEvent, RunHeader } from "./history.ts";
+import type { HistoryEvent, NemesisEvent, RunHeader } from "./history.ts";
 import { HISTORY_FORMAT, parseHistory } from "./history.ts";
 import { injectFaults } from "./nemesis.ts";
 import type { History } from "./operations.ts";
@@ -74,9 +74,9 @@ export interface TortureOptions {
 }
 
 export interface TortureResult {
+  readonly events: readonly HistoryEvent[];
   readonly history: History;
   readonly verdict: Verdict;
-  readonly historyPath: string;
   /** Faults that cannot be injected here, with the reason. */
   readonly notTested: Readonly<Record<string, string>>;
 }
@@ -128,8 +128,9 @@ export async function runTorture(options: TortureOptions): Promise<TortureResult
   } finally {
     for (const cleanup of cleanups) await cleanup();
   }
-  const history = readOperations(parseHistory(readFileSync(historyPath, "utf8")));
-  return { history, verdict: checkHistory(history), historyPath, notTested };
+  const events = parseHistory(readFileSync(historyPath, "utf8"));
+  const history = readOperations(events);
+  return { events, history, verdict: checkHistory(history), notTested };
 }
 
 /** @param onEnd receives what must be done at the end, the latest first */

@@ -3,6 +3,7 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { hideSecrets } from "./hide-secrets.ts";
 import type { NemesisEvent } from "./history.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
 import type { WorkerCommand, WorkerSettings } from "./worker.ts";
@@ -110,7 +111,8 @@ export class WorkerPool {
       this.#running.delete(worker);
       this.#ends.delete(ended);
       const wasKilled = signal === "SIGKILL";
-      if (!wasKilled) this.#report(running, "ended", code === 0 ? "" : `code ${code ?? signal}: ${errorText.trim()}`);
+      if (!wasKilled)
+        this.#report(running, "ended", code === 0 ? "" : hideSecrets(`code ${code ?? signal}: ${errorText.trim()}`));
       if (!this.#isOver && (wasKilled || code === 0)) this.#start(place);
     });
     this.#ends.add(ended);

@@ -10,6 +10,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { flock } from "../os/flock.ts";
 import { createRandom } from "../testing/random.ts";
+import { hideSecrets } from "./hide-secrets.ts";
 import type { Operation, RegisterReply, RegisterRequest, WorkerEvent } from "./history.ts";
 import { operationId } from "./operations.ts";
 import type { Hold, Subject, SubjectOptions } from "./subject.ts";
@@ -134,12 +135,12 @@ export class Worker {
   async #onFailure({ op, kind }: Operation, error: Error): Promise<void> {
     if (error.name === "UnsupportedError") {
       this.#chooser.exclude(kind);
-      this.#report({ event: "unsupported", ...this.#stamp(), kind, reason: error.message });
+      this.#report({ event: "unsupported", ...this.#stamp(), kind, reason: hideSecrets(error.message) });
       this.#report({ event: "refused", ...this.#stamp(), op, reason: "unsupported" });
       return;
     }
     const outcome = error.name === "StoreRefusedError" ? "refused" : "unknown";
-    this.#report({ event: outcome, ...this.#stamp(), op, reason: `${error.name}: ${error.message}` });
+    this.#report({ event: outcome, ...this.#stamp(), op, reason: hideSecrets(`${error.name}: ${error.message}`) });
     // a store that cannot be reached is asked again after a pause
     await delay(this.#random.int(200));
   }

@@ -1,7 +1,7 @@
 /** `holdfast torture`: locks under faults, with a verdict. */
 
 import { randomBytes } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { release, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline/promises";
@@ -10,10 +10,15 @@ import { connect } from "../../../client/connect.ts";
 import type { Locks } from "../../../client/locks.ts";
 import type { LocksOptions } from "../../../client/options.ts";
 import { PACKAGE_VERSION } from "../../../protocol/handshake.ts";
+import type { Violation } from "../../../torture/checker.ts";
 import { openHoldfast } from "../../../torture/holdfast-subject.ts";
 import { serveRegister } from "../../../torture/register.ts";
-import type { Row } from "../../../torture/report.ts";
-import { formatSentence, tableOf } from "../../../torture/report.ts";
+import { formatSeconds } from "../../../torture/report/format.ts";
+import type { Summary } from "../../../torture/report/summary.ts";
+import { createSummary } from "../../../torture/report/summary.ts";
+import type { Row } from "../../../torture/report/text.ts";
+import { tableOf } from "../../../torture/report/text.ts";
+import { writeReports } from "../../../torture/report/write-reports.ts";
 import { withoutCreation } from "../../../torture/store-urls.ts";
 import type { StartedStore } from "../../../torture/stores/started-store.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
@@ -27,12 +32,13 @@ import type { ChildCommand } from "../../../torture/worker-pool.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError, toCommandError } from "../../errors.ts";
 import { openStore } from "../../open-store.ts";
-import { formatJsonLine, info, printLine } from "../../output.ts";
+import { escapeControl, formatJsonLine, info, printLine } from "../../output.ts";
 import { catchSignals } from "../../signals.ts";
 import type { StoreChoice } from "../../store-choice.ts";
 import { describeStore } from "../../store-choice.ts";
 import type { TortureFlags, TortureSettings } from "./options.ts";
 import { parseTortureFlags } from "./options.ts";
+import { createRepeatCommand } from "./repeat-command.ts";
 
 /** As those of Jepsen: unknown is no success. */
 const EXIT_CODES_OF_VERDICTS = { ok: 0, violated: 1, unknown: 2 } as const;
@@ -42,6 +48,8 @@ const CONNECT_TIMEOUT = "60s";
 const REQUESTS_PER_SECOND = 1_000;
 /** On a store of a user: others use it, too. */
 const REQUESTS_PER_SECOND_OF_USERS = 200;
+/** Violations on the terminal: the reports have all. */
+const MAX_PRINTED = 20;
 
 /** The exit code is that of the worst verdict. */
 export async function tortureCommand(flags: TortureFlags): Promise<number> {
@@ -59,7 +67,10 @@ export async function tortureCommand(flags: TortureFlags): Promise<number> {
         ? settings.out
         : join(settings.out, `${store ?? "store"}${subject === null ? "" : `-${nameOf(subject)}`}`);
       const result = await runOne(settings, store, subject, out, terminating);
-      printResult(settings, result, out);
+      const { history, verdict, notTested, events } = result;
+      const summary = createSummary(history, verdict, notTested, createRepeatCommand(settings, store, subject));
+      writeReports(out, summary, history, events);
+      printResult(settings, summary, out);
       terminating.throwIfAborted();
       worst = Math.max(worst, EXIT_CODES_OF_VERDICTS[result.verdict.verdict]);
     }
@@ -167,7 +178,10 @@ async function runOne(
       requestsPerSecond: store === null ? REQUESTS_PER_SECOND_OF_USERS : REQUESTS_PER_SECOND,
       subjectPath,
       subjectName: subjectPath === null ? `Holdfast ${PACKAGE_VERSION}` : nameOf(subjectPath),
-      versions: { holdfast: PACKAGE_VERSION, node: process.version, kernel: release() },
+      versions: {
+        ...{ holdfast: PACKAGE_VERSION, node: process.version, kernel: release() },
+        ...(store !== null && { store: store.name }),
+      },
       workerCommand: ownCommand("torture-worker"),
       registerCommand: ownCommand("torture-register"),
       signal,
@@ -186,28 +200,24 @@ function nameOf(path: string): string {
   return (path.split("/").at(-1) as string).replace(/\.[cm]?[jt]s$/, "");
 }
 
-function printResult(
-  { isJson, seed }: TortureSettings,
-  { history, verdict, notTested }: TortureResult,
-  out: string,
-): void {
-  const summary = { ...verdict, notTested, seed, run: history.header };
-  writeFileSync(join(out, "summary.json"), `${JSON.stringify(summary, null, 2)}\n`);
+function printResult({ isJson }: TortureSettings, summary: Summary, out: string): void {
   if (isJson) {
     printLine(formatJsonLine(summary));
     return;
   }
-  printLine(formatSentence(history, verdict));
+  printLine(escapeControl(summary.sentence));
   const rows: Row[] = [
-    ...tableOf(verdict.figures),
-    ...Object.entries(notTested).map(([name, why]): Row => [`not tested: ${name}`, why]),
+    ...tableOf(summary.figures),
+    ...Object.entries(summary.notTested).map(([name, why]): Row => [`not tested: ${name}`, escapeControl(why)]),
   ];
-  for (const [kind, reason] of history.unsupported) rows.push([`not tested: ${kind}`, reason]);
   const width = Math.max(...rows.map(([what]) => what.length));
   for (const [what, value] of rows) printLine(`  ${what.padEnd(width)}  ${value}`);
-  for (const { invariant, at, key, operations, message } of verdict.violations.slice(0, 20))
-    printLine(
-      `  ${(at / 1e6).toFixed(3)} s ${invariant}${key === null ? "" : ` of ${key}`}: ${message} (${operations.join(", ")})`,
-    );
+  for (const violation of summary.violations.slice(0, MAX_PRINTED)) printLine(`  ${describeViolation(violation)}`);
   printLine(`  history and reports: ${out}`);
+}
+
+/** A message may contain what a worker has printed. */
+function describeViolation({ invariant, at, key, operations, message }: Violation): string {
+  const of = key === null ? "" : ` of ${key}`;
+  return escapeControl(`${formatSeconds(at)} ${invariant}${of}: ${message} (${operations.join(", ")})`);
 }

@@ -1,7 +1,8 @@
 /** What a person reads of a run: one sentence, and one table. */
 
-import type { Figures, Verdict } from "./checker.ts";
-import type { History } from "./operations.ts";
+import type { Figures, Verdict } from "../checker.ts";
+import type { History } from "../operations.ts";
+import { formatCount, formatMs } from "./format.ts";
 
 /** The result in one sentence. */
 export function formatSentence({ header }: History, { verdict, figures, reasons, violations }: Verdict): string {
@@ -50,13 +51,4 @@ function formatSpread(sorted: readonly number[]): string {
 
 function formatOptional(...times: readonly (number | null)[]): string {
   return times.map((ms) => (ms === null ? "-" : formatMs(ms))).join(", ");
-}
-
-function formatCount(count: number): string {
-  return count.toLocaleString("en");
-}
-
-function formatMs(ms: number): string {
-  if (ms >= 10_000) return `${(ms / 1_000).toFixed(1)} s`;
-  return `${ms < 10 ? ms.toFixed(1) : ms.toFixed(0)} ms`;
 }
