@@ -18,7 +18,7 @@ import { withoutCreation } from "../../../torture/store-urls.ts";
 import type { StartedStore } from "../../../torture/stores/started-store.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
 import { startStore } from "../../../torture/stores/stores.ts";
-import type { OpenSubject } from "../../../torture/subject.ts";
+import type { Adapter, OpenSubject } from "../../../torture/subject.ts";
 import type { OpenLocks, TortureResult } from "../../../torture/torture.ts";
 import { findLease, runTorture } from "../../../torture/torture.ts";
 import type { WorkerSettings } from "../../../torture/worker.ts";
@@ -42,6 +42,8 @@ const CONNECT_TIMEOUT = "60s";
 const REQUESTS_PER_SECOND = 1_000;
 /** On a store of a user: others use it, too. */
 const REQUESTS_PER_SECOND_OF_USERS = 200;
+/** On the server of a rival, which Holdfast cannot ask: the shortest that others get. */
+const LEASE_OF_RIVALS_MS = 2_000;
 
 /** The exit code is that of the worst verdict. */
 export async function tortureCommand(flags: TortureFlags): Promise<number> {
@@ -78,7 +80,7 @@ export async function tortureRegisterCommand(socketPath: string, historyPath: st
 }
 
 async function openSubject({ subjectPath, driver, ...options }: WorkerSettings): ReturnType<OpenSubject> {
-  if (subjectPath !== null) return (await loadAdapter(subjectPath))(options);
+  if (subjectPath !== null) return (await loadAdapter(subjectPath)).openSubject(options);
   return openHoldfast((settings) => openLocks(options.url, driver ?? undefined, settings), options);
 }
 
@@ -88,12 +90,12 @@ async function openLocks(url: string | undefined, driver: string | undefined, op
 }
 
 /** @throws CommandError usage */
-async function loadAdapter(path: string): Promise<OpenSubject> {
+async function loadAdapter(path: string): Promise<Adapter> {
   const { href } = pathToFileURL(path);
   const adapter = (await import(href).catch((cause: Error) => {
     throw new CommandError("usage", `--rival ${path} cannot be loaded: ${cause.message.split("\n")[0]}`, { cause });
-  })) as { readonly openSubject?: OpenSubject };
-  if (typeof adapter.openSubject === "function") return adapter.openSubject;
+  })) as Partial<Adapter>;
+  if (typeof adapter.openSubject === "function") return adapter as Adapter;
   throw new CommandError("usage", `--rival ${path} must export the function openSubject`);
 }
 
@@ -128,22 +130,23 @@ async function runOne(
   const temporaryDirectory = mkdtempSync(join(tmpdir(), "holdfast-torture-"));
   let store: StartedStore | null = null;
   try {
+    const startOwn = subjectPath === null ? undefined : (await loadAdapter(subjectPath)).startStore;
     if (name !== null) {
       const data = join(temporaryDirectory, "data");
       mkdirSync(data, { mode: 0o700 });
-      store = await startStore(name, data, ownCommand()).catch((error: Error) => {
+      const starting = startOwn === undefined ? startStore(name, data, ownCommand()) : startOwn(data);
+      store = await starting.catch((error: Error) => {
         throw new CommandError("unreachable", error.message, { cause: error });
       });
     }
     const url = store?.url ?? settings.choice?.url;
     const usedUrl = store === null && url !== undefined ? withoutCreation(url) : url;
     const driver = settings.choice?.driver;
-    const open: OpenLocks = (options) => openLocks(usedUrl, driver, options);
+    const isOfRival = store !== null && startOwn !== undefined;
+    const open: OpenLocks | null = isOfRival ? null : (options) => openLocks(usedUrl, driver, options);
     const prefix = `torture-${randomBytes(4).toString("hex")}/`;
     const storeName = store?.name ?? describeStore(settings.choice as StoreChoice);
-    const ttlMs = await findLease(open, prefix).catch((error: unknown) => {
-      throw toCommandError(error, storeName);
-    });
+    const ttlMs = open === null ? LEASE_OF_RIVALS_MS : await chooseLease(open, prefix, storeName);
     const { ms, seed } = settings;
     if (!settings.isQuiet) info(`${storeName}: ${formatDuration(ms)} of faults, then the repair; seed ${seed}`);
     return await runTorture({
@@ -174,6 +177,14 @@ async function runOne(
   }
 }
 
+async function chooseLease(open: OpenLocks, prefix: string, storeName: string): Promise<number> {
+  try {
+    return await findLease(open, prefix);
+  } catch (error) {
+    throw toCommandError(error, storeName);
+  }
+}
+
 function ownCommand(...args: readonly string[]): ChildCommand {
   return [process.execPath, ...process.execArgv, process.argv[1] as string, ...args] as unknown as ChildCommand;
 }
@@ -187,18 +198,19 @@ function printResult(
   { history, verdict, notTested }: TortureResult,
   out: string,
 ): void {
-  const summary = { ...verdict, notTested, seed, run: history.header };
+  const untested = { ...notTested, ...Object.fromEntries(history.unsupported) };
+  const sentence = formatSentence(history, verdict);
+  const summary = { sentence, ...verdict, notTested: untested, seed, run: history.header };
   writeFileSync(join(out, "summary.json"), `${JSON.stringify(summary, null, 2)}\n`);
   if (isJson) {
     printLine(formatJsonLine(summary));
     return;
   }
-  printLine(formatSentence(history, verdict));
+  printLine(sentence);
   const rows: Row[] = [
     ...tableOf(verdict.figures),
-    ...Object.entries(notTested).map(([name, why]): Row => [`not tested: ${name}`, why]),
+    ...Object.entries(untested).map(([name, why]): Row => [`not tested: ${name}`, why]),
   ];
-  for (const [kind, reason] of history.unsupported) rows.push([`not tested: ${kind}`, reason]);
   const width = Math.max(...rows.map(([what]) => what.length));
   for (const [what, value] of rows) printLine(`  ${what.padEnd(width)}  ${value}`);
   for (const { invariant, at, key, operations, message } of verdict.violations.slice(0, 20))
