@@ -4,6 +4,7 @@
 // docs/benchmarks.md from it.
 // `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: see compare/compare.ts.
 // `npm run bench -- --imports BUILD [--rounds N] [ENTRY...]`: see compare/imports.ts.
+// `npm run bench -- --torture [--rounds SEEDS] [--faults LIST] [RIVAL...]`: see torture/torture.ts.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -21,6 +22,7 @@ import { installThirdParty } from "./harness/third-party.ts";
 import { readVersions } from "./harness/versions.ts";
 import { renderPage } from "./page/page.ts";
 import { addRun, parseResults, renderResults } from "./page/results.ts";
+import { tortureRivals } from "./torture/torture.ts";
 
 const RUNS = "bench/results";
 const RESULTS_FILE = "docs/results.md";
@@ -94,17 +96,21 @@ const { values, positionals } = parseArgs({
     page: { type: "boolean" },
     compare: { type: "string" },
     imports: { type: "string" },
-    rounds: { type: "string", default: "15" },
+    torture: { type: "boolean" },
+    rounds: { type: "string" },
+    faults: { type: "string" },
   },
   allowPositionals: true,
 });
-const rounds = Number(values.rounds);
+const rounds = Number(values.rounds ?? (values.torture === true ? 3 : 15));
 if (values.page === true) writePage(positionals);
-else if (values.compare === undefined && values.imports === undefined) await main(positionals);
+else if (values.compare === undefined && values.imports === undefined && values.torture !== true)
+  await main(positionals);
 else if (!Number.isInteger(rounds) || rounds < 1) {
   console.error(
-    "--compare BUILD [--rounds N] [SUBJECT...], --imports BUILD [--rounds N] [ENTRY...]: BUILD is another checkout with a dist, N a whole number from 1",
+    "--torture [--rounds N] [RIVAL...], --compare BUILD [--rounds N] [SUBJECT...], --imports BUILD [--rounds N] [ENTRY...]: BUILD is another checkout with a dist, N a whole number from 1",
   );
   process.exitCode = 64;
-} else if (values.imports !== undefined) await compareImports(values.imports, rounds, positionals);
+} else if (values.torture === true) await tortureRivals({ seeds: rounds, faults: values.faults, names: positionals });
+else if (values.imports !== undefined) await compareImports(values.imports, rounds, positionals);
 else process.exitCode = (await compareBuilds(values.compare as string, rounds, positionals)) ? 0 : 1;

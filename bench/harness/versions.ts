@@ -39,7 +39,8 @@ export function readVersions(): Versions {
   return Object.fromEntries([...rivals, ...programs].filter(([, version]) => version !== ""));
 }
 
-function readNpmVersion(folder: string): string {
+/** "": it is not installed. @param folder below bench/node_modules */
+export function readNpmVersion(folder: string): string {
   const manifest = `bench/node_modules/${folder}/package.json`;
   if (!existsSync(manifest)) return "";
   return (JSON.parse(readFileSync(manifest, "utf8")) as { readonly version: string }).version.replace(/^v/, "");

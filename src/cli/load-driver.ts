@@ -31,7 +31,7 @@ export function loadDriver(text: string): Promise<Driver> {
 }
 
 /** The absolute path of the module, for a process with another working directory. @throws CommandError usage */
-export function resolveDriverPath(text: string): string {
+export function resolveModulePath(text: string): string {
   const path = resolve(text);
   const kind = statSync(path, { throwIfNoEntry: false });
   if (kind?.isFile() === true) return path;
@@ -74,7 +74,7 @@ async function createDriver(text: string): Promise<Driver> {
 }
 
 async function importDefault(text: string): Promise<unknown> {
-  const { href } = pathToFileURL(resolveDriverPath(text));
+  const { href } = pathToFileURL(resolveModulePath(text));
   let names: Readonly<Record<string, unknown>>;
   try {
     names = await import(href);

@@ -16,6 +16,8 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = {
   "zookeeper:": 2181,
   "etcd:": 2379,
   "nats:": 4222,
+  // the server of a rival, which names its port
+  "tcp:": 0,
 };
 
 export interface ProxiedStore {

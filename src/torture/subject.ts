@@ -1,6 +1,7 @@
-/** What a torture needs of a lock library: Holdfast itself (holdfast-subject.ts), or a rival's adapter, a module that exports `openSubject`. */
+/** What a torture needs of a lock library: Holdfast itself (holdfast-subject.ts), or a rival's adapter. */
 
 import type { Operation } from "./history.ts";
+import type { StartedStore } from "./stores/started-store.ts";
 
 /** A lock that was granted. */
 export interface Hold {
@@ -13,8 +14,8 @@ export interface Hold {
   leftMs(): number | null;
   /** Called at most once, when the library tells the loss; at once if it has told it before. */
   onLost(listener: (reason: string) => void): void;
-  /** Resolves to whether it was held until now. */
-  release(): Promise<boolean>;
+  /** Resolves to whether it was held until now; null: the library does not say. */
+  release(): Promise<boolean | null>;
 }
 
 export interface SubjectOptions {
@@ -35,3 +36,10 @@ export interface Subject {
 }
 
 export type OpenSubject = (options: SubjectOptions) => Promise<Subject>;
+
+/** The module of a rival's adapter. */
+export interface Adapter {
+  readonly openSubject: OpenSubject;
+  /** Of a library with a server of its own, which takes the place of the store that torture starts. */
+  readonly startStore?: (directory: string) => Promise<StartedStore>;
+}

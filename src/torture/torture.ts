@@ -48,8 +48,8 @@ export interface TortureOptions {
   readonly url: string | null;
   /** The module of a driver of the user, instead of the url. */
   readonly driver: string | null;
-  /** Connects to the store. */
-  readonly open: OpenLocks;
+  /** Connects to the store; null: it is the server of a rival, which Holdfast does not know. */
+  readonly open: OpenLocks | null;
   /** Its name in the report. */
   readonly storeName: string;
   /** The store, if this run has started it. */
@@ -86,6 +86,8 @@ const ignore = (): void => undefined;
 const SILENT = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 const BYSTANDER_MS = 200;
 const BYSTANDER_KEY = "bystander";
+/** For the start of all workers. */
+const START_MS = 30_000;
 /** For workers that are stopped, besides the longest wait of a request. */
 const FINISH_MS = 10_000;
 const MAX_LISTED_MS = 5_000;
@@ -128,7 +130,7 @@ export async function runTorture(options: TortureOptions): Promise<TortureResult
   } finally {
     for (const cleanup of cleanups) await cleanup();
   }
-  const events = parseHistory(readFileSync(historyPath, "utf8"));
+  const events = [...parseHistory(readFileSync(historyPath, "utf8"))];
   const history = readOperations(events);
   return { events, history, verdict: checkHistory(history), notTested };
 }
@@ -170,28 +172,31 @@ async function runPhases(
     }),
   });
   onEnd(() => pool.abort());
-  const locks = await options.open({ prefix: options.prefix, ttl: ttlMs, logger: SILENT });
-  onEnd(() => locks.close());
-  const bystander = new Bystander(locks, report, now);
-  onEnd(async () => bystander.stop());
+  const locks = (await options.open?.({ prefix: options.prefix, ttl: ttlMs, logger: SILENT })) ?? null;
+  onEnd(async () => locks?.close());
+  const bystander = locks && new Bystander(locks, report, now);
+  onEnd(async () => bystander?.stop());
 
   const { faults, notTested } = chooseFaults(options, proxies);
+  await pool.whenReady(START_MS, signal);
   const targets = { workers: pool, proxies, store: options.store, ttlMs };
   await injectFaults(
     { faults: faults.map((name) => createFault(name, targets)), random: createRandom(seed), ttlMs, report, now },
     options.ms,
     signal,
   );
-  await bystander.waitForGrant(LONGEST_RECOVERY_MS, signal);
+  await bystander?.waitForGrant(LONGEST_RECOVERY_MS, signal);
   if (signal.aborted) return notTested;
   report({ event: "healed", at: now() });
   await delay(2 * ttlMs + 2_000, undefined, { signal }).catch(() => undefined);
   if (signal.aborted) return notTested;
   report({ event: "stopping", at: now() });
-  bystander.stop();
+  bystander?.stop();
   await pool.finish(8 * ttlMs + FINISH_MS);
   await delay(2 * ttlMs);
-  report({ event: "leftovers", at: now(), count: await countClaims(locks) });
+  // those of a rival cannot be seen
+  const leftovers = options.subjectPath === null && locks !== null ? await countClaims(locks) : null;
+  report({ event: "leftovers", at: now(), count: leftovers });
   return notTested;
 }
 

@@ -1,8 +1,9 @@
-/** The workers of a run: child processes of this command. One that was killed is replaced. */
+/** The workers of a run: child processes of this command. One that was killed is replaced, and one whose library has ended it. */
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 import { hideSecrets } from "./hide-secrets.ts";
 import type { NemesisEvent } from "./history.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
@@ -10,6 +11,8 @@ import type { WorkerCommand, WorkerSettings } from "./worker.ts";
 
 /** How a child process of this command is started: the program and its first arguments. */
 export type ChildCommand = readonly [string, ...string[]];
+
+const READY_POLL_MS = 20;
 
 export interface RunningWorker {
   readonly worker: number;
@@ -44,6 +47,13 @@ export class WorkerPool {
   /** Those that take locks, and that no fault has stopped. */
   get candidates(): readonly RunningWorker[] {
     return [...this.#running.values()].filter(({ isReady, isStopped }) => isReady && !isStopped);
+  }
+
+  /** Settles when all take locks, after this time, or at the end of the run: a fault that strikes earlier shows nothing. */
+  async whenReady(withinMs: number, signal: AbortSignal): Promise<void> {
+    const endsAt = performance.now() + withinMs;
+    const isOver = (): boolean => signal.aborted || performance.now() >= endsAt;
+    while (this.candidates.length < this.#options.places && !isOver()) await delay(READY_POLL_MS);
   }
 
   /** All that run, stopped ones too. */
@@ -113,7 +123,8 @@ export class WorkerPool {
       const wasKilled = signal === "SIGKILL";
       if (!wasKilled)
         this.#report(running, "ended", code === 0 ? "" : hideSecrets(`code ${code ?? signal}: ${errorText.trim()}`));
-      if (!this.#isOver && (wasKilled || code === 0)) this.#start(place);
+      // one that cannot even start would be started again and again
+      if (!this.#isOver && (wasKilled || running.isReady)) this.#start(place);
     });
     this.#ends.add(ended);
     this.#report(running, "started", "");

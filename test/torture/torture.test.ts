@@ -63,6 +63,29 @@ test.concurrent("a rival that grants to all is found", TIMEOUT, async () => {
   expect(code).toBe(1);
 });
 
+test.concurrent("the server of a rival takes the place of the store", TIMEOUT, async () => {
+  const rival = new URL("./own-server.js", import.meta.url).pathname;
+  const args = [
+    "torture",
+    "--rival",
+    rival,
+    "--faults",
+    "kill",
+    "--time",
+    "2s",
+    "--out",
+    outputDirectory("own"),
+    "--json",
+  ];
+  const { code, out } = await sandbox.run(args);
+  expect(JSON.parse(out)).toMatchObject({
+    sentence: expect.stringContaining("own-server on a server of its own"),
+    verdict: "violated",
+    figures: { leftovers: null, bystanderMedianMs: null },
+  });
+  expect(code).toBe(1);
+});
+
 const REFUSED: readonly (readonly [args: readonly string[], message: string])[] = [
   [["--url", "redis://127.0.0.1:1", "--faults", "store-kill", "--yes"], "--faults store-kill would harm your store"],
   [["--url", "redis://127.0.0.1:1", "--faults", "kill,store-restart", "--yes"], "--faults store-restart would harm"],
@@ -76,7 +99,7 @@ const REFUSED: readonly (readonly [args: readonly string[], message: string])[] 
   [["--time", "soon"], "--time must be a duration"],
   [["--seed", "-1"], "--seed must be a number"],
   [["--seed", "1e3"], "--seed must be a number"],
-  [["--rival", "./missing.js"], "cannot be loaded"],
+  [["--rival", "./missing.js"], "./missing.js does not exist"],
 ];
 
 for (const [args, message] of REFUSED) {

@@ -52,6 +52,8 @@ function describeWorker(event: WorkerEvent): string {
       return `gives the kernel's lock on the file of ${event.key} up`;
     case "unsupported":
       return `can never do operations of the kind ${event.kind}: ${event.reason}`;
+    case "runs":
+      return "runs";
   }
 }
 

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { loadDriver, resolveDriverPath } from "../../../src/cli/load-driver.ts";
+import { loadDriver, resolveModulePath } from "../../../src/cli/load-driver.ts";
 
 let folder: string;
 
@@ -47,13 +47,13 @@ describe("what a module may export", () => {
     writeModule("node_modules/own-store/package.json", `{ "exports": "./main.mjs" }`);
     const path = writeModule("node_modules/own-store/main.mjs", `export default ${STORE}`);
     expect((await loadDriver("own-store")).name).toBe("own");
-    expect(resolveDriverPath("own-store")).toBe(join(folder, path));
+    expect(resolveModulePath("own-store")).toBe(join(folder, path));
   });
 
   test("a file without ./ in front of it comes before a package of that name", () => {
     writeModule("node_modules/both.mjs/package.json", `{ "main": "main.js" }`);
     writeModule("node_modules/both.mjs/main.js", "");
-    expect(resolveDriverPath(writeModule("both.mjs", ""))).toBe(join(folder, "both.mjs"));
+    expect(resolveModulePath(writeModule("both.mjs", ""))).toBe(join(folder, "both.mjs"));
   });
 
   test("to open a store again is to open the same driver, so that the function is called once", async () => {

@@ -8,7 +8,7 @@ import { constants as system } from "node:os";
 import type { RunFile } from "../../../server/runs/run-file-writer.ts";
 import { redactUrl } from "../../../util/redact-url.ts";
 import { listInheritable } from "../../inherited-descriptors.ts";
-import { resolveDriverPath } from "../../load-driver.ts";
+import { resolveModulePath } from "../../load-driver.ts";
 import { REFERENCE_VARIABLE } from "../../references.ts";
 import type { StoreFlags } from "../../store-choice.ts";
 import { chooseStore } from "../../store-choice.ts";
@@ -143,7 +143,7 @@ export function createCommandEnvironment(env: NodeJS.ProcessEnv, lock: RunLock, 
   }
   const { driver } = chooseStore(flags, env);
   if (driver !== undefined) {
-    variables.HOLDFAST_DRIVER = resolveDriverPath(driver);
+    variables.HOLDFAST_DRIVER = resolveModulePath(driver);
     delete variables.HOLDFAST_URL;
   }
   // a key contains no line feed, so one key per line is unambiguous

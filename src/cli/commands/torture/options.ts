@@ -1,13 +1,13 @@
 /** The flags of `holdfast torture`. */
 
-import { isAbsolute, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { FaultName } from "../../../torture/faults.ts";
 import { FAULT_NAMES, STORE_FAULTS } from "../../../torture/faults.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
 import { STORE_NAMES } from "../../../torture/stores/stores.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
-import { resolveDriverPath } from "../../load-driver.ts";
+import { resolveModulePath } from "../../load-driver.ts";
 import type { StoreChoice, StoreFlags } from "../../store-choice.ts";
 import { chooseStore } from "../../store-choice.ts";
 
@@ -49,7 +49,7 @@ export function parseTortureFlags(flags: TortureFlags): TortureSettings {
   return {
     start: choice === null ? parseStart(flags.start) : [],
     choice,
-    rivals: (flags.rival ?? []).map((path) => (isAbsolute(path) ? path : resolve(path))),
+    rivals: (flags.rival ?? []).map(resolveModulePath),
     faults: parseFaults(flags.faults, choice !== null),
     ms: parseDurationFlag(flags.time, "--time", MIN_MS),
     seed,
@@ -67,7 +67,7 @@ function chooseUsersStore({ start, url, driver }: TortureFlags): StoreChoice | n
     throw new CommandError("usage", `--start and ${named} exclude each other: torture starts a store, or uses yours`);
   if (start !== undefined) return null;
   const choice = chooseStore({ url, driver });
-  if (choice.driver !== undefined) return { ...choice, driver: resolveDriverPath(choice.driver) };
+  if (choice.driver !== undefined) return { ...choice, driver: resolveModulePath(choice.driver) };
   return choice.url === undefined ? null : choice;
 }
 

@@ -23,7 +23,7 @@ import { withoutCreation } from "../../../torture/store-urls.ts";
 import type { StartedStore } from "../../../torture/stores/started-store.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
 import { startStore } from "../../../torture/stores/stores.ts";
-import type { OpenSubject } from "../../../torture/subject.ts";
+import type { Adapter, OpenSubject } from "../../../torture/subject.ts";
 import type { OpenLocks, TortureResult } from "../../../torture/torture.ts";
 import { findLease, runTorture } from "../../../torture/torture.ts";
 import type { WorkerSettings } from "../../../torture/worker.ts";
@@ -50,6 +50,8 @@ const REQUESTS_PER_SECOND = 1_000;
 const REQUESTS_PER_SECOND_OF_USERS = 200;
 /** Violations on the terminal: the reports have all. */
 const MAX_PRINTED = 20;
+/** On the server of a rival, which Holdfast cannot ask: the shortest that others get. */
+const LEASE_OF_RIVALS_MS = 2_000;
 
 /** The exit code is that of the worst verdict. */
 export async function tortureCommand(flags: TortureFlags): Promise<number> {
@@ -93,7 +95,7 @@ export async function tortureRegisterCommand(
 }
 
 async function openSubject({ subjectPath, driver, ...options }: WorkerSettings): ReturnType<OpenSubject> {
-  if (subjectPath !== null) return (await loadAdapter(subjectPath))(options);
+  if (subjectPath !== null) return (await loadAdapter(subjectPath)).openSubject(options);
   return openHoldfast((settings) => openLocks(options.url, driver ?? undefined, settings), options);
 }
 
@@ -103,12 +105,12 @@ async function openLocks(url: string | undefined, driver: string | undefined, op
 }
 
 /** @throws CommandError usage */
-async function loadAdapter(path: string): Promise<OpenSubject> {
+async function loadAdapter(path: string): Promise<Adapter> {
   const { href } = pathToFileURL(path);
   const adapter = (await import(href).catch((cause: Error) => {
     throw new CommandError("usage", `--rival ${path} cannot be loaded: ${cause.message.split("\n")[0]}`, { cause });
-  })) as { readonly openSubject?: OpenSubject };
-  if (typeof adapter.openSubject === "function") return adapter.openSubject;
+  })) as Partial<Adapter>;
+  if (typeof adapter.openSubject === "function") return adapter as Adapter;
   throw new CommandError("usage", `--rival ${path} must export the function openSubject`);
 }
 
@@ -143,22 +145,23 @@ async function runOne(
   const temporaryDirectory = mkdtempSync(join(tmpdir(), "holdfast-torture-"));
   let store: StartedStore | null = null;
   try {
+    const startOwn = subjectPath === null ? undefined : (await loadAdapter(subjectPath)).startStore;
     if (name !== null) {
       const data = join(temporaryDirectory, "data");
       mkdirSync(data, { mode: 0o700 });
-      store = await startStore(name, data, ownCommand()).catch((error: Error) => {
+      const starting = startOwn === undefined ? startStore(name, data, ownCommand()) : startOwn(data);
+      store = await starting.catch((error: Error) => {
         throw new CommandError("unreachable", error.message, { cause: error });
       });
     }
     const url = store?.url ?? settings.choice?.url;
     const usedUrl = store === null && url !== undefined ? withoutCreation(url) : url;
     const driver = settings.choice?.driver;
-    const open: OpenLocks = (options) => openLocks(usedUrl, driver, options);
+    const isOfRival = store !== null && startOwn !== undefined;
+    const open: OpenLocks | null = isOfRival ? null : (options) => openLocks(usedUrl, driver, options);
     const prefix = `torture-${randomBytes(4).toString("hex")}/`;
     const storeName = store?.name ?? describeStore(settings.choice as StoreChoice);
-    const ttlMs = await findLease(open, prefix).catch((error: unknown) => {
-      throw toCommandError(error, storeName);
-    });
+    const ttlMs = open === null ? LEASE_OF_RIVALS_MS : await chooseLease(open, prefix, storeName);
     const { ms, seed } = settings;
     if (!settings.isQuiet) info(`${storeName}: ${formatDuration(ms)} of faults, then the repair; seed ${seed}`);
     return await runTorture({
@@ -189,6 +192,14 @@ async function runOne(
   } finally {
     await store?.close();
     rmSync(temporaryDirectory, { recursive: true, force: true });
+  }
+}
+
+async function chooseLease(open: OpenLocks, prefix: string, storeName: string): Promise<number> {
+  try {
+    return await findLease(open, prefix);
+  } catch (error) {
+    throw toCommandError(error, storeName);
   }
 }
 

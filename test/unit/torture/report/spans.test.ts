@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { readOperations } from "../../../../src/torture/operations.ts";
 import { assignLanes, assignPlaces, busiestFault, toDrawable } from "../../../../src/torture/report/spans.ts";
+import { RunTime } from "../../../../src/torture/run-time.ts";
 import { goodHistory, HEADER, sampleHold, samplePause, sampleWorkers } from "./sample-history.ts";
 
 test("spans that overlap are in different lanes", () => {
@@ -11,7 +12,7 @@ test("spans that overlap are in different lanes", () => {
 });
 
 test("a worker that is started for one that was killed takes its place", () => {
-  const record = { pid: 1, wasKilled: true, reason: "", lastAt: 0 };
+  const record = { pid: 1, wasKilled: true, reason: "", lastAt: 0, runTime: new RunTime() };
   const workers = new Map(
     [null, 50, 20, null, null].map((endedAt, worker) => [worker, { ...record, worker, endedAt }]),
   );

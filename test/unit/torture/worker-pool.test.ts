@@ -1,0 +1,45 @@
+import { setImmediate as turn } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { until } from "../../../src/testing/until.ts";
+import type { NemesisEvent } from "../../../src/torture/history.ts";
+import type { WorkerSettings } from "../../../src/torture/worker.ts";
+import { WorkerPool } from "../../../src/torture/worker-pool.ts";
+
+const TIMEOUT = { timeout: 30_000 };
+
+type Phase = Extract<NemesisEvent, { event: "worker" }>["phase"];
+
+/** @param program of each worker */
+function startPool(program: string, places = 1): { pool: WorkerPool; count(phase: Phase): number } {
+  const events: NemesisEvent[] = [];
+  const pool = new WorkerPool({
+    command: [process.execPath, "--eval", program],
+    places,
+    settingsOf: (worker) => ({ worker }) as WorkerSettings,
+    report: (event) => void events.push(event),
+    now: () => 0,
+  });
+  return { pool, count: (phase) => events.filter((event) => event.event === "worker" && event.phase === phase).length };
+}
+
+test("a worker whose library ends it is replaced", TIMEOUT, async () => {
+  const { pool, count } = startPool(`process.stdout.write("ready", () => process.exit(3))`);
+  await until(() => count("started") > 1, { within: 20_000, what: "the second worker" });
+  await pool.abort();
+  expect(count("ended")).toBeGreaterThan(0);
+});
+
+test("one that cannot start is not", TIMEOUT, async () => {
+  const { pool, count } = startPool("process.exit(3)");
+  await until(() => count("ended") > 0, { within: 20_000, what: "the end of the worker" });
+  await turn();
+  expect(count("started")).toBe(1);
+  await pool.abort();
+});
+
+test("faults wait until all workers take locks", TIMEOUT, async () => {
+  const { pool } = startPool(`process.stdout.write("ready"); process.stdin.resume()`, 2);
+  await pool.whenReady(20_000, new AbortController().signal);
+  expect(pool.candidates.length).toBe(2);
+  await pool.abort();
+});
