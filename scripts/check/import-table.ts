@@ -243,6 +243,8 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     // so that it is there when time stands still
     mayLoad: ["src/leader/leader.ts", "src/leader/term.ts"],
   },
+  // Faults of disks, for tests and for stores of the machine.
+  { files: ["src/torture/"], may: ["src/testing/random.ts", ...SHARED] },
   {
     files: ["src/cli/"],
     may: ["src/server/", "src/auth/", "src/gateway/", "src/listing/", ...CLI_IMPORTS, ...exportedSources()],
