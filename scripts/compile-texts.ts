@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import { listFiles } from "./list-files.ts";
 import { isTextFile, renderTextModule } from "./text-modules.ts";
 
-const TEXT_IMPORT = /^(import .* from "\.[^"]*\.(?:lua|sql|sh))(";)$/gm;
+const TEXT_IMPORT = /^(import .* from "\.[^"]*\.(?:lua|sql|sh|c))(";)$/gm;
 
 const folder = process.argv[2] ?? "build";
 

@@ -1,4 +1,4 @@
-// Lua scripts, SQL statements and shell scripts are imported as texts (src/text-modules.d.ts). Three loaders read them with what is
+// Lua scripts, SQL statements, shell scripts and C are imported as texts (src/text-modules.d.ts). Three loaders read them with what is
 // here: rolldown for dist, Vitest, and `npm run compile`, which writes modules for Node into build (docs/decisions/0081 says why).
 
 import { createHash } from "node:crypto";
@@ -19,7 +19,7 @@ const LUA_CONSTANT = /^local ([A-Z][A-Z\d_]*) <const> = (.+)\n/gm;
 const LUA_WORD = /'(?:[^'\\]|\\.)*'|(?<![.\w])[A-Z][A-Z\d_]*\b/g;
 
 export function isTextFile(path: string): boolean {
-  return /\.(?:lua|sql|sh)$/.test(path);
+  return /\.(?:lua|sql|sh|c)$/.test(path);
 }
 
 /** A plugin of rolldown and of Vitest. */

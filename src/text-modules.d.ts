@@ -5,6 +5,11 @@ declare module "*.sh" {
   export default text;
 }
 
+declare module "*.c" {
+  const text: string;
+  export default text;
+}
+
 /** Without comments. `splitStatements()` separates several statements. */
 declare module "*.sql" {
   const text: string;

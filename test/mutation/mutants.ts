@@ -1020,8 +1020,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a run that is over, and is to be held for longer, forgotten at a start",
     file: "src/server/runs/run-file-reader.ts",
-    find: 'if (status === "over" && run.remainingHoldMs() === 0) {',
-    replace: 'if (status === "over") {',
+    find: 'const isOver = status === "over" && run.remainingHoldMs() === 0;',
+    replace: 'const isOver = status === "over";',
     tests: "test/integration/server/run-files.test.ts",
   },
   {

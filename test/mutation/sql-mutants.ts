@@ -825,4 +825,32 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     replace: "",
     tests: "test/integration/sqlite/optimistic.test.ts",
   },
+  {
+    name: "SQLite: grants that do not wait for the disk",
+    file: "src/drivers/sql/sqlite/dialect.ts",
+    find: '  database.exec("pragma synchronous = full");\n',
+    replace: '  database.exec("pragma synchronous = off");\n',
+    tests: "test/integration/sqlite/power-loss.test.ts",
+  },
+  {
+    name: "SQLite: grants that do not wait for the disk after a release that did not",
+    file: "src/drivers/sql/sqlite/transactions.ts",
+    find: '      if (!isFlushed) database.exec("pragma synchronous = full");\n',
+    replace: "",
+    tests: "test/integration/sqlite/power-loss.test.ts",
+  },
+  {
+    name: "SQLite: the last grant of a rollback journal that is deleted said to survive",
+    file: "src/drivers/sql/sqlite/diagnostics.ts",
+    find: '"delete" ? EXTRA : FULL',
+    replace: '"delete" ? FULL : FULL',
+    tests: "test/integration/sqlite/power-loss.test.ts",
+  },
+  {
+    name: "SQLite: damaged tables believed",
+    file: "src/drivers/sql/sqlite/dialect.ts",
+    find: "  if (!rows.areIntact()) throw new StoreRefusedError(explainDamage());\n",
+    replace: "",
+    tests: "test/integration/sqlite/bit-flips.test.ts",
+  },
 ];

@@ -102,4 +102,32 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
     replace: "",
     tests: "test/integration/server/recovery-duration.test.ts",
   },
+  {
+    name: "a grant answered before the journal is on the disk",
+    file: "src/server/storage/state-directory.ts",
+    find: "      await file.datasync();\n",
+    replace: "",
+    tests: "test/fault-injection/server-power-loss.test.ts",
+  },
+  {
+    name: "a file that gets its name before it is on the disk",
+    file: "src/server/storage/private-files.ts",
+    find: "    await file.sync();\n",
+    replace: "",
+    tests: "test/fault-injection/server-power-loss.test.ts",
+  },
+  {
+    name: "a file whose name is not on the disk",
+    file: "src/server/storage/private-files.ts",
+    find: "  await rename(temporary, path);\n  await syncDirectory(dirname(path));\n",
+    replace: "  await rename(temporary, path);\n",
+    tests: "test/fault-injection/server-power-loss.test.ts",
+  },
+  {
+    name: "a damaged run file taken for one that holds nothing, since its processes have ended",
+    file: "src/server/runs/run-file-reader.ts",
+    find: "if (run.isDamaged && !(isOver && run.isEmpty)) {",
+    replace: "if (run.isDamaged && !isOver) {",
+    tests: "test/integration/server/run-files.test.ts",
+  },
 ];

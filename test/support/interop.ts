@@ -91,6 +91,12 @@ export function loadBetterSqlite3(): InteropModule | string {
   return hasBetterSqlite3() ? loadInterop(folder, folder) : `${folder} has no binary for this platform and Node`;
 }
 
+/** The path of its module, for a process of its own; null: it cannot be had. */
+export function findBetterSqlite3(): string | null {
+  const folder = "better-sqlite3";
+  return hasBetterSqlite3() ? resolveInterop(folder, folder) : null;
+}
+
 function hasBetterSqlite3(): boolean {
   const folder = join(INTEROP, "better-sqlite3/node_modules/better-sqlite3");
   const marker = join(folder, SQLITE_MARKER);

@@ -81,14 +81,15 @@ async function findLivingRuns(directory: string, log: Logger): Promise<LivingRun
     const run = openRunFile(path, null, log);
     if (run === null) continue;
     const status = await probeUntilKnown(run);
-    if (status === "over" && run.remainingHoldMs() === 0) {
-      run.remove();
-    } else if (run.isDamaged) {
+    const isOver = status === "over" && run.remainingHoldMs() === 0;
+    if (isOver) run.remove();
+    // also one that is over: its locks may have to stay held after its end
+    if (run.isDamaged && !(isOver && run.isEmpty)) {
       log(`${path} is damaged: the locks of its run are unknown, so nothing new is granted for a while`, undefined, {
         level: "warn",
       });
       hasUnreadable = true;
-    } else if (status !== "unnamed") {
+    } else if (!isOver && status !== "unnamed") {
       runs.push(run);
     }
   }
@@ -106,7 +107,7 @@ async function probeUntilKnown(run: StoredRun): Promise<RunStatus> {
 /** A run file; the session of a damaged one cannot be read from it. */
 function openRunFile(path: string, session: string | null, log: Logger): StoredRun | null {
   const text = readRunFile(path);
-  return text === null ? null : new StoredRun(path, session, text === UNREADABLE ? null : decodeRunRecord(text), log);
+  return text === null ? null : new StoredRun(path, session, text, log);
 }
 
 class StoredRun implements CommandRun {
@@ -115,6 +116,8 @@ class StoredRun implements CommandRun {
   readonly claims: readonly DetachedClaim[];
   readonly wrapper: CommandRun["wrapper"];
   readonly isDamaged: boolean;
+  /** After a loss of power the file of a run that need not survive one; the other kind was on the disk before. */
+  readonly isEmpty: boolean;
   readonly #path: string;
   readonly #log: Logger;
   /** null: the file is damaged. */
@@ -130,10 +133,12 @@ class StoredRun implements CommandRun {
   #lockProbe: Promise<void> | null = null;
   #lockProbedAt = 0;
 
-  constructor(path: string, session: string | null, record: RunRecord | null, log: Logger) {
+  constructor(path: string, session: string | null, text: string | typeof UNREADABLE, log: Logger) {
+    const record = text === UNREADABLE ? null : decodeRunRecord(text);
     this.#path = path;
     this.#log = log;
     this.isDamaged = record === null;
+    this.isEmpty = text !== UNREADABLE && /^\0*$/.test(text);
     this.session = record?.session ?? session ?? "";
     this.label = record?.label ?? "";
     this.#hold = record;

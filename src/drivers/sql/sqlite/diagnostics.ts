@@ -13,6 +13,8 @@ interface SqliteCheck extends Check {
 
 /** The values of `pragma synchronous`. */
 const SYNCHRONOUS_NAMES: readonly string[] = ["OFF", "NORMAL", "FULL", "EXTRA"];
+const FULL = 2;
+const EXTRA = 3;
 
 /** `file`: null for a database in memory. */
 export function diagnose(database: SqliteDatabase, rows: SqliteRows, file: DatabaseFile | null): SqliteCheck[] {
@@ -67,8 +69,10 @@ function checkSynchronous(database: SqliteDatabase): SqliteCheck {
   const name = "durability";
   const level = Number(readPragma(database, "synchronous"));
   const message = `synchronous is ${SYNCHRONOUS_NAMES[level] ?? level}`;
-  if (level >= 2) return { status: "ok", name, message: `${message}: grants survive a loss of power` };
-  const hint = "set synchronous to FULL";
+  // deleting its journal commits a transaction, and only EXTRA waits until the deletion is on the disk
+  const needed = readPragma(database, "journal_mode") === "delete" ? EXTRA : FULL;
+  if (level >= needed) return { status: "ok", name, message: `${message}: grants survive a loss of power` };
+  const hint = needed === FULL ? "set synchronous to FULL" : "set journal_mode to wal, or synchronous to EXTRA";
   return { status: "warn", name, message: `${message}: a loss of power may undo the last grants`, hint };
 }
 

@@ -32,7 +32,7 @@ import type { UnsentCall } from "../unsent-claims.ts";
 import { UnsentClaims } from "../unsent-claims.ts";
 import { DatabaseFile, ensureDatabaseFile } from "./database-file.ts";
 import { diagnose } from "./diagnostics.ts";
-import { explainSqliteError, isMissingTable } from "./errors.ts";
+import { explainDamage, explainSqliteError, isMissingTable } from "./errors.ts";
 import { IdentityCheck } from "./identity.ts";
 import type { SqliteOptions } from "./options.ts";
 import type { ClaimReply, Pushes } from "./routines.ts";
@@ -427,6 +427,7 @@ async function prepareTables(
   const version = rows.readLayout();
   if (version !== SQLITE_LAYOUT_VERSION)
     throw new StoreRefusedError(explainLayout("sqlite", toName("layout", prefix), version, SQLITE_LAYOUT_VERSION));
+  if (!rows.areIntact()) throw new StoreRefusedError(explainDamage());
   const { expired_claims: claims, expired_tombstones: tombstones } = rows.countRows();
   if (claims + tombstones > 0) await transactions.write(() => rows.purgeAll());
 }

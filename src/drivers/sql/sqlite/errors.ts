@@ -21,6 +21,9 @@ interface KnownError {
   readonly isFatal: boolean;
 }
 
+const DAMAGED =
+  "the database file is damaged: stop all processes that use it, delete it, and let Holdfast create it again";
+
 /** The errors that users meet; all others are passed on with their own message. */
 const KNOWN_ERRORS: readonly KnownError[] = [
   { code: 3, name: "PERM", message: "this user may not open the file: check its owner and mode", isFatal: true },
@@ -45,8 +48,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   {
     code: 11,
     name: "CORRUPT",
-    message:
-      "the database file is damaged: stop all processes that use it, delete it, and let Holdfast create it again",
+    message: DAMAGED,
     isFatal: true,
   },
   {
@@ -92,6 +94,11 @@ export function explainSqliteError(error: unknown): Error {
   const message = `sqlite: ${known.message} (${known.name})`;
   if (known.isFatal) return new StoreRefusedError(message, { cause: error });
   return Object.assign(new Error(message, { cause: error }), readCode(error));
+}
+
+/** The message for tables whose contents contradict each other: that of SQLite's own error for a damaged file. */
+export function explainDamage(): string {
+  return `sqlite: ${DAMAGED} (CORRUPT)`;
 }
 
 /** Whether the error says that there is no such table. */

@@ -101,6 +101,8 @@ export interface DatabaseVersion {
   readonly stamp: string;
 }
 
+const TABLES = ["layout", "buckets", "claims", "totals", "identity", "tombstones"] as const;
+
 /** Above every text: SQLite orders bytes after all text. */
 const ABOVE_ALL_KEYS = new Uint8Array([0]);
 
@@ -117,6 +119,17 @@ export class SqliteRows {
   /** The version of the layout; null: the table is empty. @throws the library's error if there is no table */
   readLayout(): unknown {
     return this.#get(READ_LAYOUT)?.version ?? null;
+  }
+
+  /**
+   * Compares the rows of all tables with each other, their indexes and the structure of the file, which no other read
+   * does. @returns whether they fit together
+   */
+  areIntact(): boolean {
+    return TABLES.every((table) => {
+      const [row = {}] = this.#database.prepare(this.#expand(`pragma integrity_check({${table}})`)).all();
+      return Object.values(row)[0] === "ok";
+    });
   }
 
   createTables(bucketCount: number, layoutVersion: number): void {
