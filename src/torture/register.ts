@@ -16,7 +16,7 @@ interface KeyState {
 }
 
 /** The registers of all keys. */
-export class Register {
+class Register {
   readonly #keys = new Map<string, KeyState>();
 
   /** Applies a request. @param at the time, in microseconds since the start of the run */

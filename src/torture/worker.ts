@@ -49,7 +49,7 @@ const QUESTION_MS = 20;
 /** It reports this often that it runs, whatever its callers do. */
 const RUNS_MS = 100;
 
-export class Worker {
+class Worker {
   readonly #settings: WorkerSettings;
   readonly #subject: Subject;
   readonly #register: Socket;

@@ -3,8 +3,6 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, renameSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
-import type { DatabaseProcess } from "../../../src/torture/processes/database-process.ts";
-import { startOnFreePort } from "../../../src/torture/processes/database-process.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { assertOutsideOfTests } from "../outside-of-tests.ts";
 import type { HttpService } from "./http-service.ts";
