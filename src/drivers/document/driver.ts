@@ -29,19 +29,18 @@
  * - A document that would become too long refuses new claims only.
  */
 
-import { isFatalError, StoreRefusedError } from "../../errors.ts";
+import { StoreRefusedError } from "../../errors.ts";
 import { listTable } from "../../lock-table/listing.ts";
 import { LockTable } from "../../lock-table/table.ts";
 import type { Claim, Driver, DriverEvents, Traits } from "../../spi/driver.ts";
-import { backoffMs } from "../../util/backoff.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { publicTag } from "../../util/ids.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
-import { keepProcessAlive, sleep } from "../../util/timeout.ts";
+import { keepProcessAlive } from "../../util/timeout.ts";
 import { isObject, requireValid, validateOptions } from "../../util/validate.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
-import { toConnectTimeoutMs } from "../connect-timeout.ts";
+import { openWithRetries, toConnectTimeoutMs } from "../connect-timeout.ts";
 import { DocumentClaims } from "./claims.ts";
 import type { Layout } from "./layout.ts";
 import { documentName, numberOf, openLayout } from "./layout.ts";
@@ -55,8 +54,6 @@ const USUAL_DOCUMENTS = 16;
 const POLL_MS = 1_000;
 /** So that a renewal of the shortest lease can be tried three times. */
 const CALL_TIMEOUT_MS = 2_000;
-/** The longest delay before the next attempt to open the store. */
-const MAX_DELAY_MS = 500;
 
 /**
  * Locks in a store that has a conditional write.
@@ -102,8 +99,9 @@ export function createDocumentDriver(
     name: store.name,
 
     open(events) {
-      const deadline = clock.now() + toConnectTimeoutMs(options.connectTimeout);
-      return keepProcessAlive(clock, () => openUntil(deadline, clock, () => open(events)));
+      const timeoutMs = toConnectTimeoutMs(options.connectTimeout);
+      // one attempt lasts at most as long as a call: a library that takes longer to load is there for the next one
+      return keepProcessAlive(clock, () => openWithRetries(clock, timeoutMs, () => open(events)));
     },
 
     async claim(claim) {
@@ -164,19 +162,6 @@ export function createDocumentDriver(
       await store.close?.();
     },
   };
-}
-
-/** One attempt lasts at most as long as a call: a library that takes longer to load is there for the next one. */
-async function openUntil(deadline: number, clock: Clock, open: () => Promise<Traits>): Promise<Traits> {
-  for (let failures = 1; ; failures++) {
-    try {
-      return await open();
-    } catch (error) {
-      const remainingMs = deadline - clock.now();
-      if (isFatalError(error) || remainingMs < 1) throw error;
-      await sleep(clock, Math.min(backoffMs(failures, Math.random(), MAX_DELAY_MS), remainingMs / 2));
-    }
-  }
 }
 
 /** The claims of some documents, in a table that grants nothing. */

@@ -29,7 +29,7 @@ import { systemClock } from "../../util/clock.ts";
 import { runInMicrotask } from "../../util/microtask.ts";
 import { keepProcessAlive, withTimeout } from "../../util/timeout.ts";
 import { Turns } from "../../util/turns.ts";
-import { toConnectTimeoutMs } from "../connect-timeout.ts";
+import { openWithRetries, toConnectTimeoutMs } from "../connect-timeout.ts";
 import { RevisionTokens } from "../revision-tokens.ts";
 import { EtcdClient } from "./client/client.ts";
 import { diagnose, requireVersion } from "./diagnostics.ts";
@@ -123,8 +123,11 @@ class EtcdDriver implements Driver {
       withTimeout(
         this.#clock,
         timeoutMs,
-        // the latter shows whether the user may read below the prefix
-        requireVersion(this.#client).then(() => this.#leases.readTerm()),
+        openWithRetries(this.#clock, timeoutMs, async () => {
+          await requireVersion(this.#client);
+          // shows whether the user may read below the prefix
+          await this.#leases.readTerm();
+        }),
         () => Promise.reject(new Error(`etcd: no member has answered within ${timeoutMs} ms`)),
       ),
     );

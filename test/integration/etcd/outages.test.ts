@@ -178,6 +178,14 @@ test("a server killed and started again: held locks stay held, and a waiter gets
   expect(await held.release()).toBe(true);
 });
 
+test("a client that begins while the server is down is there when it is up again", async () => {
+  const server = await startServer();
+  await server.stop("SIGKILL");
+  const early = openLocks(server, {}, { connectTimeout: TIMEOUT_MS }).acquire("down", { wait: TIMEOUT_MS });
+  await server.start();
+  await (await early).release();
+});
+
 test("black hole: a holder loses its lock by its own clock, and before another client gets it", async () => {
   const server = await startServer();
   const proxy = await startProxy(server);

@@ -8,7 +8,7 @@ import { createInterface } from "node:readline/promises";
 import { pathToFileURL } from "node:url";
 import { connect } from "../../../client/connect.ts";
 import type { Locks } from "../../../client/locks.ts";
-import type { LocksOptions } from "../../../client/options.ts";
+import type { ConnectOptions } from "../../../client/options.ts";
 import { PACKAGE_VERSION } from "../../../protocol/handshake.ts";
 import type { Violation } from "../../../torture/checker.ts";
 import { openHoldfast } from "../../../torture/holdfast-subject.ts";
@@ -44,7 +44,7 @@ import { createRepeatCommand } from "./repeat-command.ts";
 const EXIT_CODES_OF_VERDICTS = { ok: 0, violated: 1, unknown: 2 } as const;
 const WORKERS = 5;
 /** A worker may start while a fault strikes. */
-const CONNECT_TIMEOUT = "60s";
+const WORKER_CONNECT_TIMEOUT = "60s";
 const REQUESTS_PER_SECOND = 1_000;
 /** On a store of a user: others use it, too. */
 const REQUESTS_PER_SECOND_OF_USERS = 200;
@@ -96,12 +96,16 @@ export async function tortureRegisterCommand(
 
 async function openSubject({ subjectPath, driver, ...options }: WorkerSettings): ReturnType<OpenSubject> {
   if (subjectPath !== null) return (await loadAdapter(subjectPath)).openSubject(options);
-  return openHoldfast((settings) => openLocks(options.url, driver ?? undefined, settings), options);
+  return openHoldfast(
+    (settings) => openLocks(options.url, driver ?? undefined, { ...settings, connectTimeout: WORKER_CONNECT_TIMEOUT }),
+    options,
+  );
 }
 
-async function openLocks(url: string | undefined, driver: string | undefined, options: LocksOptions): Promise<Locks> {
-  if (driver === undefined) return connect(url, { ...options, connectTimeout: CONNECT_TIMEOUT });
-  return (await openStore({ driver }, options)).locks;
+async function openLocks(url: string | undefined, driver: string | undefined, options: ConnectOptions): Promise<Locks> {
+  if (driver === undefined) return connect(url, options);
+  const { connectTimeout: _, ...rest } = options;
+  return (await openStore({ driver }, rest)).locks;
 }
 
 /** @throws CommandError usage */
