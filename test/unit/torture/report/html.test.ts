@@ -30,7 +30,7 @@ test("a violation: both operations, the active fault, the events around, advice,
   const index = summary.violations.findIndex(({ invariant }) => invariant === "exclusion");
   const section = between(html, `id="violation-${index + 1}"`, "</section>");
   expect(section).toContain("exclusion of a, at 6.200 s");
-  expect(section).toContain("two processes held it at once for 100 ms");
+  expect(section).toContain("two holders had it at once, for 100 ms");
   expect(section).toContain("What to do:");
   for (const text of ["worker 0, process 4000", "worker 1, process 4001", "a: 2000001", "a: 2000002"])
     expect(section).toContain(text);

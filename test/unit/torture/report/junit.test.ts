@@ -22,8 +22,8 @@ test("a violated invariant fails with its message; the others pass", () => {
   expect(junit.match(/<failure /g)?.length).toBe(failed.size);
   expect(junit).toContain(`failures="${failed.size}"`);
   const exclusion = between(junit, 'name="exclusion"', "</testcase>");
-  expect(exclusion).toContain('message="two processes held it at once for 100 ms"');
-  expect(exclusion).toContain("6.200 s a: two processes held it at once for 100 ms (0/100, 1/100)");
+  expect(exclusion).toContain('message="two holders had it at once, for 100 ms"');
+  expect(exclusion).toContain("6.200 s a: two holders had it at once, for 100 ms (0/100, 1/100)");
   expect(junit).toContain('name="remains" time="0"/>');
 });
 

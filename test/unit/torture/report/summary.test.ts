@@ -17,7 +17,7 @@ test("a violation names its key, its time and its operations", () => {
   const { violations, sentence } = createReports(doubleGrant()).summary;
   expect(violations).toContainEqual({
     ...{ invariant: "exclusion", key: "a", at: 6_200_000, operations: ["0/100", "1/100"] },
-    message: "two processes held it at once for 100 ms",
+    message: "two holders had it at once, for 100 ms",
   });
   expect(sentence).toContain("VIOLATED");
 });
