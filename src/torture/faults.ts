@@ -79,7 +79,7 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
     const struck = places.map((index) => proxies[index] as TcpProxy);
     if (cut === "requests") {
       // the last answers arrive late: a lease that is counted from them is believed for too long
-      const lateMs = ttlMs * (0.2 + 0.3 * random.next());
+      const lateMs = ttlMs * (0.4 + 0.4 * random.next());
       for (const { toClient } of struck) toClient.delay(lateMs);
       await delay(lateMs);
     }

@@ -89,6 +89,8 @@ const BYSTANDER_KEY = "bystander";
 /** For workers that are stopped, besides the longest wait of a request. */
 const FINISH_MS = 10_000;
 const MAX_LISTED_MS = 5_000;
+/** For the start of all workers. */
+const START_MS = 60_000;
 
 /** The leases that a run may use, in milliseconds: short ones show more, and a run that is killed leaves its locks for no longer. */
 const LEASES = [1_000, 2_000, 5_000, 10_000] as const;
@@ -174,6 +176,7 @@ async function runPhases(
 
   const { faults, notTested } = chooseFaults(options, proxies);
   const targets = { workers: pool, proxies, store: options.store, ttlMs };
+  await untilReady(pool, options);
   await injectFaults(
     {
       ...{ faults: faults.map((name) => createFault(name, targets)), places: options.workers },
@@ -192,6 +195,12 @@ async function runPhases(
   await delay(2 * ttlMs);
   report({ event: "leftovers", at: now(), count: await countClaims(locks) });
   return notTested;
+}
+
+/** Faults of a store that no worker has reached yet would only keep them from starting. */
+async function untilReady(pool: WorkerPool, { workers, signal }: TortureOptions): Promise<void> {
+  const givesUpAt = performance.now() + START_MS;
+  while (pool.candidates.length < workers && performance.now() < givesUpAt && !signal.aborted) await delay(20);
 }
 
 function createHeader(options: TortureOptions): RunHeader {

@@ -70,7 +70,7 @@ const CLIENT: readonly TortureMutant[] = [
     ...{ store: "server", faults: ["store-pause"], invariants: ["notice"] },
   },
   known("two leaders at a time, by a lock that does not exclude", {
-    ...{ store: "server", faults: ["kill"], invariants: ["exclusion"] },
+    ...{ store: "server", faults: ["block"], invariants: ["exclusion"] },
   }),
   {
     name: "a release of a lost lock that says that it was held",
@@ -79,27 +79,27 @@ const CLIENT: readonly TortureMutant[] = [
     replace: "      engine.release(activeClaim);\n      return true;",
     ...{ store: "redis", faults: ["pause"], invariants: ["release"] },
   },
-  known("local holders with the same token", { store: "server", faults: ["kill"], invariants: ["tokens"] }),
+  known("local holders with the same token", { store: "server", faults: ["block"], invariants: ["tokens"] }),
 ];
 
 /** In the lock table and the lock server. */
 const SERVER: readonly TortureMutant[] = [
-  known("one permit too many", { store: "server", faults: ["kill"], invariants: ["exclusion"] }),
+  known("one permit too many", { store: "server", faults: ["block"], invariants: ["exclusion"] }),
   {
     name: "permits of which only one counts, so that a writer enters beside readers",
     file: "src/lock-table/admission.ts",
     find: "return used + request.permits <= request.limit;",
     replace: "return used + 1 <= request.limit;",
-    ...{ store: "server", faults: ["kill"], invariants: ["exclusion"] },
+    ...{ store: "server", faults: ["block"], invariants: ["exclusion"] },
   },
   {
     name: "several keys of which only the first is locked",
     file: "src/lock-table/table.ts",
     find: "while (record.entries.length < locks.length) {",
     replace: "while (record.entries.length < 1) {",
-    ...{ store: "server", faults: ["kill"], invariants: ["exclusion"] },
+    ...{ store: "server", faults: ["block"], invariants: ["exclusion"] },
   },
-  known("all keys of a claim placed at once", { store: "server", faults: ["kill"], invariants: ["exclusion"] }),
+  known("all keys of a claim placed at once", { store: "server", faults: ["block"], invariants: ["exclusion"] }),
   {
     name: "a lease that ends much too early at the store",
     file: "src/lock-table/lease-expiry.ts",
@@ -119,17 +119,17 @@ const SERVER: readonly TortureMutant[] = [
     file: "src/lock-table/token-issuer.ts",
     find: "    const token = this.next(claim.floor, lastToken);",
     replace: "    const token = lastToken || this.next(claim.floor, lastToken);",
-    ...{ store: "server", faults: ["kill"], invariants: ["tokens"] },
+    ...{ store: "server", faults: ["block"], invariants: ["tokens"] },
   },
   known("grants while a restarted server reclaims", {
-    ...{ store: "server", faults: ["store-kill", "pause"], invariants: ["exclusion"] },
+    ...{ store: "server", faults: ["store-kill"], invariants: ["exclusion"] },
   }),
   {
     name: "a release after which no waiter is granted",
     file: "src/lock-table/table.ts",
     find: "    this.#removeRecord(record);\n    this.#admitWaiters(record);\n  }",
     replace: "    this.#removeRecord(record);\n  }",
-    ...{ store: "server", faults: ["kill"], invariants: ["progress"] },
+    ...{ store: "server", faults: ["block"], invariants: ["progress"] },
   },
 ];
 
@@ -143,18 +143,25 @@ const REDIS: readonly TortureMutant[] = [
     ...{ store: "redis", faults: ["pause"], invariants: ["exclusion"] },
   },
   {
+    name: "on Redis, a claim that does not look whether its key is free",
+    file: "src/drivers/redis/lua/lib/free_key.lua",
+    find: "if not read.err and not read[OF_KEY] and not read[OF_CLAIM]",
+    replace: "if not read.err and not read[OF_CLAIM]",
+    ...{ store: "redis", faults: ["block"], invariants: ["exclusion"] },
+  },
+  {
     name: "on Redis, one permit too many",
     file: "src/drivers/redis/lua/lib/queue.lua",
     find: "return queue.used + permits <= tonumber(limit)",
     replace: "return queue.used + permits <= tonumber(limit) + 1",
-    ...{ store: "redis", faults: ["kill"], invariants: ["exclusion"] },
+    ...{ store: "redis", faults: ["block"], invariants: ["exclusion"] },
   },
   {
     name: "on Redis, a token that is not raised at a hand-off",
     file: "src/drivers/redis/lua/lib/hand_on.lua",
     find: "local token = math.max(nowMicros, floor, (read[2] or 0) + 1, lastBeforeLoss + 1)",
     replace: "local _, _, token = unpackHead(HEAD, record)",
-    ...{ store: "redis", faults: ["kill"], invariants: ["tokens"] },
+    ...{ store: "redis", faults: ["block"], invariants: ["tokens"] },
   },
   {
     name: "on Redis, a renewal of a quarter of the lease",
@@ -176,14 +183,7 @@ const REDIS: readonly TortureMutant[] = [
     file: "src/drivers/redis/lua/lib/renewal.lua",
     find: "      updateLease(place.queue, claim, place.lock)\n",
     replace: "",
-    ...{ store: "redis", faults: ["kill"], invariants: ["exclusion"] },
-  },
-  {
-    name: "on Redis, a hand-off that hands on the rest of the former lease",
-    file: "src/drivers/redis/lua/lib/hand_on.lua",
-    find: "packHead(HEAD, form, expires, token,",
-    replace: "packHead(HEAD, form, select(2, unpackHead(HEAD, record)), token,",
-    ...{ store: "redis", faults: ["pause"], invariants: ["exclusion"] },
+    ...{ store: "redis", faults: ["block"], invariants: ["exclusion"] },
   },
 ];
 
@@ -194,31 +194,31 @@ const OTHERS: readonly TortureMutant[] = [
     file: "src/drivers/sql/postgres/sql/walk.sql",
     find: "v_token := greatest(v_highest_token + 1, c.floor, p_now);",
     replace: "v_token := v_highest_token;",
-    ...{ store: "postgres", faults: ["kill"], invariants: ["tokens"] },
+    ...{ store: "postgres", faults: ["block"], invariants: ["tokens"] },
   },
   {
     name: "on SQLite, a waiting claim that is granted beside others",
     file: "src/drivers/sql/sqlite/routines.ts",
     find: "if (stored.token === 0n && (graceEnds > 0 || !fits(usedPermits, stored))) {",
     replace: "if (stored.token === 0n && graceEnds > 0) {",
-    ...{ store: "sqlite", faults: ["kill"], invariants: ["exclusion"] },
+    ...{ store: "sqlite", faults: ["block"], invariants: ["exclusion"] },
   },
   {
     name: "on SQLite, a token that is not raised",
     file: "src/drivers/sql/sqlite/routines.ts",
     find: "const token = [lastToken + 1n, claim.floor, BigInt(now)]",
     replace: "const token = [lastToken, claim.floor, 1n]",
-    ...{ store: "sqlite", faults: ["kill"], invariants: ["tokens"] },
+    ...{ store: "sqlite", faults: ["block"], invariants: ["tokens"] },
   },
   known("on etcd, a waiting claim that is granted when any entry before it is gone", {
-    ...{ store: "etcd", faults: ["kill"], invariants: ["exclusion"] },
+    ...{ store: "etcd", faults: ["block"], invariants: ["exclusion"] },
   }),
   {
     name: "on ZooKeeper, a node that is granted behind any one before it",
     file: "src/drivers/zookeeper/queue.ts",
     find: "if (ownIndex < countAdmitted(queue)) return",
     replace: "if (ownIndex <= countAdmitted(queue)) return",
-    ...{ store: "zookeeper", faults: ["kill"], invariants: ["exclusion"] },
+    ...{ store: "zookeeper", faults: ["block"], invariants: ["exclusion"] },
   },
 ];
 
