@@ -120,9 +120,7 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
       },
     };
   },
-  // often back at once, when the leases from before have not ended yet
-  "store-kill": ({ store, ttlMs }, random) =>
-    strikeStore(store, "kill", random.chance(0.5) ? 0 : ttlMs * random.next()),
+  "store-kill": ({ store, ttlMs }, random) => strikeStore(store, "kill", ttlMs * random.next()),
   "store-restart": ({ store }) => strikeStore(store, "restart", 0),
   "store-pause": ({ store, ttlMs }, random) => strikeStore(store, "pause", ttlMs * (0.3 + 2 * random.next())),
 };
