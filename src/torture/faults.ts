@@ -1,5 +1,6 @@
 /** The faults of a torture: of its own workers, of the network between them and the store, and of a store that it started itself. */
 
+import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../testing/random.ts";
 import type { Fault, Strike } from "./nemesis.ts";
 import type { StartedStore } from "./stores/started-store.ts";
@@ -34,59 +35,70 @@ const nothing = async (): Promise<void> => undefined;
 
 export function createFault(name: FaultName, targets: Targets): Fault {
   const strike = STRIKES[name];
-  return { name, strike: (random) => strike(targets, random) };
+  return { name, strike: (random, place) => strike(targets, random, place) };
 }
 
-const STRIKES: Readonly<Record<FaultName, (targets: Targets, random: Random) => Promise<Strike | null>>> = {
-  async kill({ workers }, random) {
-    const victim = pickWorker(workers, random);
+type StrikeFunction = (targets: Targets, random: Random, place: number) => Promise<Strike | null>;
+
+const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
+  async kill({ workers }, random, place) {
+    const victim = pickWorker(workers, random, place);
     if (victim === null) return null;
     workers.kill(victim);
     return { workers: [victim.worker], ms: 0, repair: nothing };
   },
-  async pause({ workers, ttlMs }, random) {
-    const victim = pickWorker(workers, random);
-    if (victim === null) return null;
-    workers.stop(victim);
+  async pause({ workers, ttlMs }, random, place) {
+    const victims = pickWorkers(workers, random, place);
+    if (victims.length === 0) return null;
+    for (const victim of victims) workers.stop(victim);
     return {
-      workers: [victim.worker],
+      workers: victims.map(({ worker }) => worker),
       ms: ttlMs * (0.3 + 2.2 * random.next()),
-      repair: async () => workers.proceed(victim),
+      repair: async () => {
+        for (const victim of victims) workers.proceed(victim);
+      },
     };
   },
-  async block({ workers, ttlMs }, random) {
-    const victim = pickWorker(workers, random);
+  async block({ workers, ttlMs }, random, place) {
+    const victim = pickWorker(workers, random, place);
     if (victim === null) return null;
     const ms = Math.round(ttlMs * (0.3 + 1.7 * random.next()));
     workers.send(victim, { command: "block", ms });
     return { workers: [victim.worker], ms, repair: nothing };
   },
-  async clock({ workers }, random) {
-    const victim = pickWorker(workers, random);
+  async clock({ workers }, random, place) {
+    const victim = pickWorker(workers, random, place);
     if (victim === null) return null;
     const ms = random.pick([-HOUR_MS, -5_000, 5_000, HOUR_MS]);
     workers.send(victim, { command: "clock", ms });
     return { workers: [victim.worker], ms: 0, repair: nothing };
   },
-  async partition({ workers, proxies, ttlMs }, random) {
-    const places = pickPlaces(proxies, random);
-    const directions = random.pick<readonly ("toTarget" | "toClient")[]>([
-      ["toTarget", "toClient"],
-      ["toTarget"],
-      ["toClient"],
-    ]);
-    const paused = places.flatMap((place) => directions.map((direction) => (proxies[place] as TcpProxy)[direction]));
-    for (const direction of paused) direction.pause();
+  async partition({ workers, proxies, ttlMs }, random, place) {
+    const places = pickPlaces(proxies, random, place);
+    const cut = random.pick<"both" | "requests" | "answers">(["both", "requests", "requests", "answers"]);
+    const struck = places.map((index) => proxies[index] as TcpProxy);
+    if (cut === "requests") {
+      // the last answers arrive late: a lease that is counted from them is believed for too long
+      const lateMs = ttlMs * (0.4 + 0.4 * random.next());
+      for (const { toClient } of struck) toClient.delay(lateMs);
+      await delay(lateMs);
+    }
+    for (const { toTarget } of struck) if (cut !== "answers") toTarget.pause();
+    for (const { toClient } of struck) if (cut !== "requests") toClient.pause();
     return {
       workers: workers.at(places),
       ms: ttlMs * (0.3 + 2.2 * random.next()),
       repair: async () => {
-        for (const direction of paused) direction.resume();
+        for (const { toTarget, toClient } of struck) {
+          toTarget.resume();
+          toClient.resume();
+          toClient.delay(0);
+        }
       },
     };
   },
-  async cut({ workers, proxies }, random) {
-    const places = pickPlaces(proxies, random);
+  async cut({ workers, proxies }, random, place) {
+    const places = pickPlaces(proxies, random, place);
     for (const place of places) {
       const proxy = proxies[place] as TcpProxy;
       // at once, or between a request and its answer
@@ -95,8 +107,8 @@ const STRIKES: Readonly<Record<FaultName, (targets: Targets, random: Random) => 
     }
     return { workers: workers.at(places), ms: 0, repair: nothing };
   },
-  async latency({ workers, proxies, ttlMs }, random) {
-    const places = pickPlaces(proxies, random);
+  async latency({ workers, proxies, ttlMs }, random, place) {
+    const places = pickPlaces(proxies, random, place);
     const ms = 20 + random.int(ttlMs / 2);
     const slow = places.map((place) => (proxies[place] as TcpProxy)[random.chance(0.5) ? "toTarget" : "toClient"]);
     for (const direction of slow) direction.delay(ms);
@@ -113,15 +125,24 @@ const STRIKES: Readonly<Record<FaultName, (targets: Targets, random: Random) => 
   "store-pause": ({ store, ttlMs }, random) => strikeStore(store, "pause", ttlMs * (0.3 + 2 * random.next())),
 };
 
-function pickWorker(workers: WorkerPool, random: Random): RunningWorker | null {
-  const { candidates } = workers;
-  return candidates.length === 0 ? null : random.pick(candidates as [RunningWorker, ...RunningWorker[]]);
+/** The one of this place, or else any. */
+function pickWorker({ candidates }: WorkerPool, random: Random, place: number): RunningWorker | null {
+  const atPlace = candidates.find((worker) => worker.place === place);
+  if (atPlace !== undefined || candidates.length === 0) return atPlace ?? null;
+  return random.pick(candidates as [RunningWorker, ...RunningWorker[]]);
 }
 
-/** One place, or all. */
-function pickPlaces(proxies: readonly TcpProxy[], random: Random): number[] {
-  const all = proxies.map((_, place) => place);
-  return random.chance(0.3) ? all : [random.int(proxies.length)];
+/** Up to half of them, with that of this place: the others still want what these hold. */
+function pickWorkers(workers: WorkerPool, random: Random, place: number): RunningWorker[] {
+  const first = pickWorker(workers, random, place);
+  if (first === null) return [];
+  const others = workers.candidates.filter((worker) => worker !== first);
+  return [first, ...others.slice(0, random.int(others.length / 2 + 1))];
+}
+
+/** This place, or all. */
+function pickPlaces(proxies: readonly TcpProxy[], random: Random, place: number): number[] {
+  return random.chance(0.3) ? proxies.map((_, index) => index) : [place];
 }
 
 async function strikeStore(

@@ -15,12 +15,14 @@ export interface Strike {
 
 export interface Fault {
   readonly name: string;
-  /** Begins it. Null: it is not possible at this moment. */
-  strike(random: Random): Promise<Strike | null>;
+  /** Begins it, at best on the worker of this place. Null: it is not possible at this moment. */
+  strike(random: Random, place: number): Promise<Strike | null>;
 }
 
 export interface NemesisOptions {
   readonly faults: readonly Fault[];
+  /** How many places of workers there are. */
+  readonly places: number;
   readonly random: Random;
   readonly ttlMs: number;
   report(event: NemesisEvent): void;
@@ -32,7 +34,7 @@ const PAIR_CHANCE = 0.6;
 
 /** Injects faults until the time has passed; all are repaired when it settles. Ends earlier when `signal` is aborted. */
 export async function injectFaults(options: NemesisOptions, ms: number, signal: AbortSignal): Promise<void> {
-  const { faults, random, ttlMs } = options;
+  const { faults, places, random, ttlMs } = options;
   const endsAt = performance.now() + ms;
   let id = 0;
   if (faults.length === 0) {
@@ -43,11 +45,13 @@ export async function injectFaults(options: NemesisOptions, ms: number, signal: 
     const first = random.pick(faults as [Fault, ...Fault[]]);
     const others = faults.filter((fault) => fault !== first);
     const second = others.length > 0 && random.chance(PAIR_CHANCE) ? random.pick(others as [Fault, ...Fault[]]) : null;
+    // the same one: a fault shows most on a worker that another one has delayed
+    const place = random.int(places);
     const lagMs = random.int(ttlMs / 2);
     const restMs = Math.max(endsAt - performance.now(), 0);
     await Promise.all([
-      inject(options, first, id++, restMs, signal),
-      second !== null && delay(lagMs).then(() => inject(options, second, id++, restMs, signal)),
+      inject(options, first, place, id++, restMs, signal),
+      second !== null && delay(lagMs).then(() => inject(options, second, place, id++, restMs, signal)),
     ]);
     await delay(ttlMs / 5 + random.int(ttlMs), undefined, { signal }).catch(() => undefined);
   }
@@ -56,12 +60,13 @@ export async function injectFaults(options: NemesisOptions, ms: number, signal: 
 async function inject(
   { random, report, now }: NemesisOptions,
   fault: Fault,
+  place: number,
   id: number,
   longestMs: number,
   signal: AbortSignal,
 ): Promise<void> {
   const at = now();
-  const strike = await fault.strike(random);
+  const strike = await fault.strike(random, place);
   if (strike === null) return;
   const mark = { event: "fault", fault: fault.name, id, workers: strike.workers } as const;
   report({ ...mark, at, phase: "begin" });

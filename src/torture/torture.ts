@@ -17,7 +17,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Locks } from "../client/locks.ts";
 import type { LocksOptions } from "../client/options.ts";
-import { StoreRefusedError } from "../errors.ts";
+import { StoreError, StoreRefusedError } from "../errors.ts";
 import { createRandom } from "../testing/random.ts";
 import type { Verdict } from "./checker.ts";
 import { checkHistory } from "./checker.ts";
@@ -87,7 +87,7 @@ const SILENT = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 const BYSTANDER_MS = 200;
 const BYSTANDER_KEY = "bystander";
 /** For the start of all workers. */
-const START_MS = 30_000;
+const START_MS = 60_000;
 /** For workers that are stopped, besides the longest wait of a request. */
 const FINISH_MS = 10_000;
 const MAX_LISTED_MS = 5_000;
@@ -96,10 +96,10 @@ const LONGEST_RECOVERY_MS = 65_000;
 const POLL_MS = 20;
 
 /** The leases that a run may use, in milliseconds: short ones show more, and a run that is killed leaves its locks for no longer. */
-const LEASES = [2_000, 5_000, 10_000] as const;
+const LEASES = [1_000, 2_000, 5_000, 10_000] as const;
 
 /**
- * The shortest lease of these that the store grants.
+ * The shortest lease of these that the store grants, and within which it answers.
  * @throws StoreRefusedError if it grants none of them, TypeError for a wrong url, StoreError if it cannot be reached
  */
 export async function findLease(open: OpenLocks, prefix: string): Promise<number> {
@@ -109,12 +109,13 @@ export async function findLease(open: OpenLocks, prefix: string): Promise<number
       await (await locks.tryAcquire(BYSTANDER_KEY))?.release();
       return ttlMs;
     } catch (error) {
-      if (!(error instanceof StoreRefusedError) || ttlMs === LEASES.at(-1)) throw error;
+      const isTooShort = error instanceof StoreRefusedError || error instanceof StoreError;
+      if (!isTooShort || ttlMs === LEASES.at(-1)) throw error;
     } finally {
       await locks.close();
     }
   }
-  return LEASES[2];
+  return LEASES[3];
 }
 
 /** @throws Error if the store, the register or a proxy cannot be started */
@@ -178,10 +179,14 @@ async function runPhases(
   onEnd(async () => bystander?.stop());
 
   const { faults, notTested } = chooseFaults(options, proxies);
+  // faults of a store that no worker has reached yet would only keep them from starting
   await pool.whenReady(START_MS, signal);
   const targets = { workers: pool, proxies, store: options.store, ttlMs };
   await injectFaults(
-    { faults: faults.map((name) => createFault(name, targets)), random: createRandom(seed), ttlMs, report, now },
+    {
+      ...{ faults: faults.map((name) => createFault(name, targets)), places: options.workers },
+      ...{ random: createRandom(seed), ttlMs, report, now },
+    },
     options.ms,
     signal,
   );

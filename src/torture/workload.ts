@@ -9,6 +9,11 @@ const KEYS = ["a", "b", "c"] as const;
 const PERMITS_KEY = "permits";
 const PERMITS_LIMIT = 3;
 const LEADER_KEY = "leader";
+/** A long hold outlives the faults that strike it, so that the loss of its lock shows. */
+const LONGEST_HOLD_LEASES = 4;
+/** Each worker begins one so often: of the time, not of the holds, since a busy machine has few of these. */
+const LONG_HOLD_EVERY_LEASES = 5;
+const SHORT_HOLD_MS = 10;
 
 export interface OperationChooser {
   next(): Omit<Operation, "op">;
@@ -20,6 +25,7 @@ export interface OperationChooser {
 
 export function createOperationChooser(random: Random, ttlMs: number): OperationChooser {
   const kinds = new Set<OperationKind>(OPERATION_KINDS);
+  let nextLongHoldAt = 0;
   return {
     next() {
       const kind = random.pick([...kinds] as [OperationKind, ...OperationKind[]]);
@@ -39,7 +45,12 @@ export function createOperationChooser(random: Random, ttlMs: number): Operation
           return { ...exclusive, keys: [random.pick(KEYS)] };
       }
     },
-    workMs: () => (random.chance(0.006) ? random.int(2 * ttlMs) : random.int(10)),
+    workMs() {
+      const now = performance.now();
+      if (now < nextLongHoldAt) return random.int(SHORT_HOLD_MS);
+      nextLongHoldAt = now + random.int(2 * LONG_HOLD_EVERY_LEASES * ttlMs);
+      return random.int(LONGEST_HOLD_LEASES * ttlMs);
+    },
     exclude: (kind) => void kinds.delete(kind),
   };
 }

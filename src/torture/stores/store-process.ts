@@ -1,5 +1,6 @@
 /** The process of a store that torture starts, kills, stops and starts again. */
 
+import { setTimeout as delay } from "node:timers/promises";
 import type { DatabaseProcess } from "../processes/database-process.ts";
 import type { StartedStore } from "./started-store.ts";
 
@@ -14,8 +15,24 @@ export function injectInto(process: DatabaseProcess): StartedStore["inject"] {
     else await process.stop();
     return async () => {
       if (fault === "pause") process.signal("SIGCONT");
-      else await process.start();
+      else await startAgain(process);
       isStruck = false;
     };
   };
+}
+
+const START_ATTEMPTS = 20;
+const PAUSE_MS = 200;
+
+/** A database that was killed may refuse to start until the last of its processes has ended. */
+async function startAgain(process: DatabaseProcess): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      await process.start();
+      return;
+    } catch (error) {
+      if (attempt === START_ATTEMPTS) throw error;
+      await delay(PAUSE_MS);
+    }
+  }
 }
