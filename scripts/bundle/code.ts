@@ -39,6 +39,8 @@ const BASE = {
 
 /** The libraries of the gateway, more than half of its code. Stack traces of other projects' code need not be read, so it is minified. */
 const LIBRARIES = { name: "libraries", test: /node_modules\// };
+/** `holdfast torture`, on which no other code depends: minified, too, so that the package stays small. */
+const TORTURE_CHUNK = "torture";
 
 /** These need modules of Node that take longer to load, of child processes and sockets. */
 const SLOW_SYSTEM = "(?:file-lock|flock)\\.ts";
@@ -53,7 +55,7 @@ const SHARED_CHUNKS = [
   BASE,
   {
     name: "handles",
-    test: /src\/(?:fencing\/(?:handles|database-errors)|drivers\/etcd\/(?:messages|names|tokens)|drivers\/sql\/(?:clients\/(?:emitter|members|mysql-protocol|sqlite)|schema|advisory\/lock-number))\.ts/,
+    test: /src\/(?:fencing\/(?:handles|database-errors)|drivers\/revision-tokens|drivers\/etcd\/(?:client\/messages|names)|drivers\/sql\/(?:clients\/(?:emitter|members|mysql-protocol|sqlite)|schema|advisory\/lock-number))\.ts/,
     minShareCount: 2,
   },
   // what clients and drivers have in common beside it; the server needs the lease-time rule and nothing else of the client.
@@ -61,7 +63,7 @@ const SHARED_CHUNKS = [
   {
     name: "system",
     test: new RegExp(
-      `src/(?:util/|os/(?!${SLOW_SYSTEM})|drivers/(?!memory|missing-library|conditional-write|document-store)[^/]*\\.ts|claim/lease-)`,
+      `src/(?:util/|os/(?!${SLOW_SYSTEM})|drivers/(?!memory|missing-library|conditional-write|document-store|revision-tokens|cluster-)[^/]*\\.ts|claim/lease-)`,
     ),
     minShareCount: 3,
   },
@@ -157,17 +159,18 @@ export async function bundleCode(entries: readonly PackageEntry[]): Promise<Buil
   const chunks = [...(await modules), ...(await commonJs)];
   return {
     files: await Promise.all(
-      chunks.map(async ({ name, fileName, code }) => ({
-        path: fileName,
-        text: name === LIBRARIES.name ? await minifyCode(code) : code.replaceAll(TEXT_PATH, ""),
-      })),
+      chunks.map(async ({ name, fileName, code }) => {
+        const format = fileName.startsWith("cjs/") ? "cjs" : "esm";
+        const isMinified = name === LIBRARIES.name || name === TORTURE_CHUNK;
+        return { path: fileName, text: isMinified ? await minifyCode(code, format) : code.replaceAll(TEXT_PATH, "") };
+      }),
     ),
     modules: chunks.flatMap(({ moduleIds }) => moduleIds),
   };
 }
 
-async function minifyCode(code: string): Promise<string> {
-  return (await transform(code, { minify: true, format: "esm", target: "node20.19", legalComments: "none" })).code;
+async function minifyCode(code: string, format: "cjs" | "esm"): Promise<string> {
+  return (await transform(code, { minify: true, format, target: "node20.19", legalComments: "none" })).code;
 }
 
 async function bundle(sources: readonly string[], plugins: Plugin[], options: OutputOptions): Promise<OutputChunk[]> {

@@ -326,7 +326,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
       "cli/acquire-flags.ts DEFAULT_LEASE_MS",
     ],
     ["`holdfast run` waits for it for {}.", "cli/commands/run/run.ts DETACH_TIMEOUT_MS"],
-    ["it grants no new locks for {} after its start.", "server/storage/write-ahead.ts MAX_UNJOURNALED_MS"],
+    ["grants no new locks for {} after its start.", "server/storage/write-ahead.ts MAX_UNJOURNALED_MS"],
     ["Its output goes to `server.log`, at most {}.", "drivers/server/autostart.ts MAX_LOG_BYTES"],
     ["the time from one list to the next, at least {}.", "cli/commands/top/top.ts MIN_INTERVAL_MS"],
     ["A list has at most {} claims;", "cli/commands/top/top.ts MAX_CLAIMS"],
