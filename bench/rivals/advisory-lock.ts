@@ -2,7 +2,7 @@
  * advisory-lock on PostgreSQL: a lock of a session, with a connection of its own for each. It says nothing of a lock that it has granted;
  * when a connection breaks, its "error" event has no listener, which ends the process.
  *
- * In its favour: `lock`, which waits in the server; one whose wait has passed is given back as soon as it is granted.
+ * In its favour: `lock`, which waits in the server. A lock that is granted after its request has timed out is released at once.
  */
 
 import type { Hold, OpenSubject } from "../../src/torture/subject.ts";

@@ -32,7 +32,7 @@ export async function checkTrip(what: string, run: () => Promise<unknown>): Prom
   return { status: "ok", name: "trip", message: `${(performance.now() - startedAt).toFixed(2)} ms for ${what}` };
 }
 
-/** What this user may not read is unknown, which is no fault. @param failure what is said before the reason */
+/** A check that needs a right which this user lacks is "unknown", not a failure. @param failure what is said before the reason */
 export async function checkReadable(name: string, failure: string, check: () => Promise<Check>): Promise<Check> {
   try {
     return await check();

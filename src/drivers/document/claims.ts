@@ -1,4 +1,4 @@
-/** The claims of one process in one document: what is asked of the document for them, and what is told of them. */
+/** The claims of one process in one document: its calls for them, and the events that the driver reports about them. */
 
 import type { ClaimRecord, QueueEntry } from "../../lock-table/key-queue.ts";
 import { findEndAhead } from "../../lock-table/lease-expiry.ts";

@@ -38,7 +38,10 @@ const MAX_MARKS = 16;
 
 /** Since when one process has seen each entry of a document unchanged. */
 export class Stopwatches {
-  /** By the id and the number of the write that renewed it: numbers are never used again, so an id that returns starts anew. */
+  /**
+   * By the id and the number of the write that renewed it. A number is never used again, so a claim that is placed again with the same
+   * id gets a new stopwatch.
+   */
   #since = new Map<string, number>();
 
   /** @param now when the read that brought the document has returned, or the write that made it */

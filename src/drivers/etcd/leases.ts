@@ -17,6 +17,8 @@ import type { Header, Operation } from "./client/messages.ts";
 import { belongsTo, deleteKey, encodeText, MAX_TXN_OPERATIONS } from "./client/messages.ts";
 import { Lease } from "./entry.ts";
 
+/** Leases of other ttls use the next longer one, unless an entry would stay there for more than twice its ttl. */
+const MAX_LEASES = 16;
 /** A lease with less than this share of a claim's ttl left is extended before the claim is made. */
 const FRESH_SHARE = 0.96;
 /** A younger keep-alive is not repeated for a renewal: see Driver.renew(). */
@@ -43,14 +45,14 @@ export class Leases {
     this.#options = options;
   }
 
-  /** The lease of this ttl, in whole seconds, which has nearly all of it left. */
+  /** The lease of this ttl, in whole seconds, or a longer one; it has nearly all of it left. */
   async obtain(ttlMs: number): Promise<Lease> {
     const seconds = Math.ceil(ttlMs / 1_000);
-    const lease = this.#bySeconds.get(seconds) ?? (await this.#grantShared(seconds));
+    const lease = this.#bySeconds.get(seconds) ?? this.#findLonger(seconds) ?? (await this.#grantShared(seconds));
     if (lease.remainingMs(this.#options.clock.now()) >= FRESH_SHARE * ttlMs) return lease;
     await this.#keepAlive(lease);
     // it had ended: the next one is new
-    return this.#bySeconds.get(seconds) === lease ? lease : this.obtain(ttlMs);
+    return this.#bySeconds.get(lease.seconds) === lease ? lease : this.obtain(ttlMs);
   }
 
   /** Extends the lease, unless that was done a moment ago. */
@@ -91,6 +93,18 @@ export class Leases {
     const unused = [...this.#bySeconds.values()].filter(({ entries }) => entries.size === 0);
     this.#bySeconds.clear();
     await Promise.allSettled(unused.map(({ id }) => this.#options.client.call("/v3/lease/revoke", { ID: id })));
+  }
+
+  /** With as many as there may be: the shortest that is longer. Those that no claim has used for their ttl do not count. */
+  #findLonger(seconds: number): Lease | undefined {
+    if (this.#bySeconds.size < MAX_LEASES) return undefined;
+    const now = this.#options.clock.now();
+    for (const [key, lease] of this.#bySeconds)
+      if (lease.entries.size === 0 && lease.remainingMs(now) <= 0) this.#bySeconds.delete(key);
+    if (this.#bySeconds.size < MAX_LEASES) return undefined;
+    return [...this.#bySeconds.values()]
+      .filter((lease) => lease.seconds > seconds && lease.seconds <= 2 * seconds)
+      .sort((left, right) => left.seconds - right.seconds)[0];
   }
 
   /** The calls that come while it is granted share it. */

@@ -35,6 +35,8 @@ const NEIGHBOURS = 3;
 const MAX_RECHECK_MS = 5_000;
 /** How long a tombstone of an entry of another program stays. */
 const TOMBSTONE_MS = 10_000;
+/** A nested transaction may have only as many operations as the one around it leaves: a view has two. */
+const MAX_VIEWS = MAX_TXN_OPERATIONS - 2;
 /** How many names are read to see whether a key is in use. */
 const NAMES_OF_INTEREST = 8;
 
@@ -64,27 +66,24 @@ export class EntryQueues {
     const lease = await this.#obtainLease(entry);
     if (entry.status === "ended") return entry.noneAnswer;
     if (entry.status === "present") return this.lookAgain(entry);
-    const range = rangeOf(entry.queueName);
-    const others = { request_range: { ...range, keys_only: true, limit: NAMES_OF_INTEREST } };
-    const response = await this.#sendWithLease(entry, lease, {
-      compare: [
-        isAbsent(isOnlyIfFree ? range : { key: encodeText(entry.name) }),
-        // it may arrive after its claim was released
-        isAbsent({ key: encodeText(this.#toTombstone(entry)) }),
-      ],
-      success: [this.#putNew(entry, lease.id), this.#toView(entry)],
-      failure: [...this.#readByName(entry), others],
-    });
+    const creation = this.#toCreation(entry, lease.id, isOnlyIfFree);
+    const response = await this.#sendWithLease(entry, lease, creation);
     if (response === null) return this.place(entry, isOnlyIfFree);
-    const { responses = [], succeeded = false } = response;
+    const revision = BigInt(response.header.revision);
+    if (entry.isExclusive && response.succeeded === true) {
+      this.#setPresent(entry, revision);
+      entry.seenAt = revision;
+      return this.#grant(entry);
+    }
+    const inQueue = entry.isExclusive && !isOnlyIfFree ? response.responses?.[0]?.response_txn : response;
+    const { responses = [], succeeded = false } = inQueue ?? {};
     if (!succeeded) {
-      if (hasKeys(responses[0]) || hasKeys(responses[1])) return this.#onFound(entry, responses);
+      if (!isOnlyIfFree || hasKeys(responses[0]) || hasKeys(responses[1])) return this.#onFound(entry, responses);
       // only entries of keys that begin with this one
       if (toQueue(responses[2]?.response_range?.kvs, entry.queueName).length === 0) return this.place(entry, false);
       entry.end(null);
       return entry.noneAnswer;
     }
-    const revision = BigInt(response.header.revision);
     this.#setPresent(entry, revision);
     const view = await this.#toCompleteView(entry, responses[1], revision);
     refuseBesideForeign(entry, view);
@@ -92,6 +91,27 @@ export class EntryQueues {
     if (answer.state !== "waiting" || entry.claim.wait) return answer;
     await this.delete([entry]);
     return { state: "none" };
+  }
+
+  /** Most keys are free: then an exclusive claim needs to read nothing. Else the same request puts it into the queue. */
+  #toCreation(entry: Entry, lease: string, isOnlyIfFree: boolean): Txn {
+    const range = rangeOf(entry.queueName);
+    const put = this.#putNew(entry, lease);
+    // it may arrive after its claim was released
+    const isNotReleased = isAbsent({ key: encodeText(this.#toTombstone(entry)) });
+    const failure = this.#readByName(entry);
+    const inQueue: Txn = {
+      compare: [isAbsent({ key: encodeText(entry.name) }), isNotReleased],
+      success: [put, this.#toView(entry)],
+      failure,
+    };
+    if (!entry.isExclusive) return inQueue;
+    const others = { request_range: { ...range, keys_only: true, limit: NAMES_OF_INTEREST } };
+    return {
+      compare: [isAbsent(range), isNotReleased],
+      success: [put],
+      failure: isOnlyIfFree ? [...failure, others] : [{ request_txn: inQueue }],
+    };
   }
 
   /** Looks for the entry of a claim that this client does not know, and puts it on a lease of this one. */
@@ -128,7 +148,7 @@ export class EntryQueues {
   /** The answers of claims with an entry, as read through the log: all in one transaction, or in few. */
   async look(entries: readonly Entry[]): Promise<Map<Entry, Answer>> {
     const answers = new Map<Entry, Answer>();
-    for (const part of chunk(groupByView(entries), MAX_TXN_OPERATIONS)) {
+    for (const part of chunk(groupByView(entries), MAX_VIEWS)) {
       const { header, responses } = await this.#options.client.txn({
         success: part.map(([first]) => this.#toView(first as Entry)),
       });
@@ -165,8 +185,8 @@ export class EntryQueues {
       const tombstones = await this.#putTombstones(part.filter(({ mayArrive, isShared }) => mayArrive || isShared));
       return await client.txn({ success: [...deletions, ...tombstones] });
     } catch (error) {
-      // A full database (alarm NOSPACE) takes no tombstone. The key is free all the same, but it is no release yet: when there is space again
-      // a late call could make an entry that is never deleted. So it is repeated.
+      // A full database (alarm NOSPACE) takes no tombstone. The deletion alone frees the key, but the release is not complete: once there is
+      // space, a late call could create an entry that no one deletes. So the core repeats the release.
       const deleted = hasCode(error, RESOURCE_EXHAUSTED)
         ? await client.txn({ success: deletions }).catch(() => undefined)
         : undefined;

@@ -30,7 +30,7 @@ interface EntryWatchesOptions {
   readonly clock: Clock;
   /** The claim is admitted: the only entry before its own is gone. */
   readonly onFirst: (entry: Entry) => void;
-  /** The answer of a claim may have changed: what it waits for, its own entry, or who waits for it. */
+  /** The answer of a claim may have changed: the entry that it waits for has, or its own, or another claim waits for it. */
   readonly onChanged: (entry: Entry) => void;
 }
 

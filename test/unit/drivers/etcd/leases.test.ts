@@ -158,3 +158,12 @@ test("at the end those without entries are revoked, and no other", async () => {
   await servers.leases.close();
   expect(servers.calls.filter(({ path }) => path.endsWith("revoke")).map(({ body }) => body.ID)).toEqual([unused.id]);
 });
+
+test("there are at most 16: further ttls have the next longer one", async () => {
+  const servers = new Servers();
+  for (let seconds = 2; seconds <= 32; seconds += 2) await servers.leases.obtain(seconds * 1_000);
+  expect(servers.count("grant")).toBe(16);
+  expect((await servers.leases.obtain(2_500)).seconds).toBe(4);
+  expect(servers.count("grant")).toBe(16);
+  expect((await servers.leases.obtain(60_000)).seconds).toBe(60);
+});
