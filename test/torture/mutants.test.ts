@@ -15,7 +15,7 @@ const SHORT = [
   "one permit too many",
   "on Redis, a token that is not raised at a hand-off",
 ];
-const TIME = IS_LONG_RUN ? "25s" : "6s";
+const TIME = IS_LONG_RUN ? "25s" : "15s";
 const SEEDS = IS_LONG_RUN ? [1, 2, 3, 4, 5] : [1];
 /** A busy machine takes long for the repair and the last requests of a store that a fault has damaged. */
 const TIMEOUT = { timeout: IS_LONG_RUN ? 600_000 : 120_000 };
