@@ -30,6 +30,7 @@ import {
   countContended,
   countEffectiveFaults,
   countOvertaken,
+  countStoreGrants,
   waitsAfterCrashes,
   waitTimes,
 } from "./figures.ts";
@@ -42,6 +43,8 @@ export { INVARIANTS } from "./checks/findings.ts";
 export interface Figures {
   readonly requests: number;
   readonly holds: number;
+  /** Grants for which the store was asked; null: the subject has no tokens. */
+  readonly storeGrants: number | null;
   readonly sections: number;
   /** Grants of keys that another process held when they were asked for. */
   readonly contended: number;
@@ -98,6 +101,7 @@ export function checkHistory(history: History): Verdict {
   const figures: Figures = {
     requests: operations.length,
     holds: operations.filter(({ grantedAt }) => grantedAt !== null).length,
+    storeGrants: countStoreGrants(byKey),
     sections: history.register.filter(({ event }) => event === "enter").length,
     contended: countContended(byKey),
     faults: countBy(history.faults.map(({ fault }) => fault)),

@@ -41,11 +41,14 @@ export function createFault(name: FaultName, targets: Targets): Fault {
 type StrikeFunction = (targets: Targets, random: Random, place: number) => Promise<Strike | null>;
 
 const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
-  async kill({ workers }, random, place) {
+  async kill({ workers, ttlMs }, random, place) {
     const victim = pickWorker(workers, random, place);
     if (victim === null) return null;
+    // most of them while they hold what others wait for; the others in the middle of anything
+    if (random.chance(0.75)) await workers.waitUntilItHolds(victim, ttlMs);
     workers.kill(victim);
-    return { workers: [victim.worker], ms: 0, repair: nothing };
+    // until its leases have ended: one that strikes sooner often kills a process that only waits for them
+    return { workers: [victim.worker], ms: ttlMs * (0.3 + 2.2 * random.next()), repair: nothing };
   },
   async pause({ workers, ttlMs }, random, place) {
     const victims = pickWorkers(workers, random, place);

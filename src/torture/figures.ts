@@ -53,6 +53,26 @@ export function countContended(byKey: OperationsByKey): number {
   return contended.size;
 }
 
+/**
+ * Grants that the store has certainly made: a lock that goes on to the next holder of the same process, or was cached, gets the next
+ * token without the store. A grant of the store may have that token, too; then it is not counted. Null: the subject has no tokens.
+ */
+export function countStoreGrants(byKey: OperationsByKey): number | null {
+  let count = 0;
+  let hasTokens = false;
+  for (const [key, ofKey] of byKey) {
+    const workerOfToken = new Map<bigint, number>();
+    for (const { grantedAt, tokens, worker, keys } of ofKey) {
+      const token = tokens?.get(key);
+      if (grantedAt === null || token === undefined) continue;
+      hasTokens = true;
+      workerOfToken.set(token, worker);
+      if (key === keys[0] && workerOfToken.get(token - 1n) !== worker) count++;
+    }
+  }
+  return hasTokens ? count : null;
+}
+
 /** The latest end of a hold, and the latest one of another worker. */
 class LatestHolds {
   #first = { worker: -1, until: Number.NEGATIVE_INFINITY };
@@ -120,9 +140,20 @@ function appendTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
   else list.push(value);
 }
 
-/** From the death of a process that held a key to the next grant, where another one waited already. In the order of length. */
-export function waitsAfterCrashes({ workers }: History, byKey: OperationsByKey): number[] {
+/**
+ * From the death of a process that held a key to the next grant, where another one waited already and nothing else had struck: a
+ * waiter before it that is stopped or has died keeps the key, too. In the order of length.
+ */
+export function waitsAfterCrashes({ workers, faults, header }: History, byKey: OperationsByKey): number[] {
   const waits: number[] = [];
+  const leaseMicros = header.ttlMs * MICROS;
+  // what a struck process has in the store ends within a lease
+  const strikes = faults.map(({ fault, beganAt, endedAt, workers: struck }) => ({
+    ...{ from: beganAt, to: (fault === "kill" ? beganAt : endedAt) + leaseMicros },
+    killed: fault === "kill" ? struck?.[0] : undefined,
+  }));
+  const isStruck = (from: number, to: number, but: number): boolean =>
+    strikes.some((strike) => strike.killed !== but && strike.from <= to && strike.to >= from);
   for (const ofKey of byKey.values()) {
     const granted = ofKey.filter(({ grantedAt }) => grantedAt !== null);
     for (const record of granted) {
@@ -133,8 +164,8 @@ export function waitsAfterCrashes({ workers }: History, byKey: OperationsByKey):
       if (beliefOf(record, workers)?.to !== diedAt) continue;
       const next = granted[countUpTo(granted, diedAt, ({ grantedAt }) => grantedAt as number)];
       // one that needs several keys may have waited for another one
-      if (next?.grantedAt != null && next.invokedAt < diedAt && next.keys.length === 1)
-        waits.push((next.grantedAt - diedAt) / MICROS);
+      if (next?.grantedAt == null || next.invokedAt >= diedAt || next.keys.length > 1) continue;
+      if (!isStruck(diedAt, next.grantedAt, record.worker)) waits.push((next.grantedAt - diedAt) / MICROS);
     }
   }
   return waits.sort((a, b) => a - b);

@@ -3,6 +3,9 @@
  * object a line; the order of the lines is the order in which the register received them.
  */
 
+import { closeSync, openSync, readSync } from "node:fs";
+import { StringDecoder } from "node:string_decoder";
+
 /** The first line says this; another format is refused. */
 export const HISTORY_FORMAT = 1;
 
@@ -192,18 +195,42 @@ const FIELDS: Readonly<Record<HistoryEvent["event"], Readonly<Record<string, (va
 
 /**
  * The events of a history, one at a time: a long one has millions. A last line without its end is left out, since a run that was
- * cut short leaves one. @throws TypeError for another format, and for a line that is no event
+ * cut short leaves one. @param parts its text, in parts of any length
+ * @throws TypeError for another format, and for a line that is no event
  */
-export function* parseHistory(text: string): Generator<HistoryEvent, void, undefined> {
+export function* parseHistory(parts: Iterable<string>): Generator<HistoryEvent, void, undefined> {
   let line = 0;
-  for (let start = 0; start < text.length; ) {
-    const end = text.indexOf("\n", start);
-    if (end === -1) break;
-    line++;
-    if (end > start) yield parseEvent(text.slice(start, end), line);
-    start = end + 1;
+  let rest = "";
+  for (const part of parts) {
+    const text = rest + part;
+    let start = 0;
+    for (let end = text.indexOf("\n"); end !== -1; end = text.indexOf("\n", start)) {
+      line++;
+      if (end > start) yield parseEvent(text.slice(start, end), line);
+      start = end + 1;
+    }
+    rest = text.slice(start);
   }
   if (line === 0) throw new TypeError("the history is empty");
+}
+
+const PART_BYTES = 1_048_576;
+
+/** The same of a file, of which only a part is in memory at a time. */
+export function readHistory(path: string): Generator<HistoryEvent, void, undefined> {
+  return parseHistory(readParts(path));
+}
+
+function* readParts(path: string): Generator<string> {
+  const file = openSync(path, "r");
+  const decoder = new StringDecoder("utf8");
+  const buffer = Buffer.alloc(PART_BYTES);
+  try {
+    for (let length = readSync(file, buffer); length > 0; length = readSync(file, buffer))
+      yield decoder.write(buffer.subarray(0, length));
+  } finally {
+    closeSync(file);
+  }
 }
 
 function parseEvent(text: string, line: number): HistoryEvent {

@@ -10,7 +10,7 @@
  */
 
 import { spawn } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { join } from "node:path";
@@ -23,8 +23,8 @@ import type { Verdict } from "./checker.ts";
 import { checkHistory } from "./checker.ts";
 import type { FaultName } from "./faults.ts";
 import { createFault, NETWORK_FAULTS, STORE_FAULTS } from "./faults.ts";
-import type { HistoryEvent, NemesisEvent, RunHeader } from "./history.ts";
-import { HISTORY_FORMAT, parseHistory } from "./history.ts";
+import type { NemesisEvent, RunHeader } from "./history.ts";
+import { HISTORY_FORMAT, readHistory } from "./history.ts";
 import { injectFaults } from "./nemesis.ts";
 import type { History } from "./operations.ts";
 import { readOperations } from "./operations.ts";
@@ -74,7 +74,7 @@ export interface TortureOptions {
 }
 
 export interface TortureResult {
-  readonly events: readonly HistoryEvent[];
+  readonly historyPath: string;
   readonly history: History;
   readonly verdict: Verdict;
   /** Faults that cannot be injected here, with the reason. */
@@ -131,9 +131,8 @@ export async function runTorture(options: TortureOptions): Promise<TortureResult
   } finally {
     for (const cleanup of cleanups) await cleanup();
   }
-  const events = [...parseHistory(readFileSync(historyPath, "utf8"))];
-  const history = readOperations(events);
-  return { events, history, verdict: checkHistory(history), notTested };
+  const history = readOperations(readHistory(historyPath));
+  return { historyPath, history, verdict: checkHistory(history), notTested };
 }
 
 /** @param onEnd receives what must be done at the end, the latest first */

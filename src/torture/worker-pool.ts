@@ -3,6 +3,7 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import type { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { hideSecrets } from "./hide-secrets.ts";
 import type { NemesisEvent } from "./history.ts";
@@ -61,7 +62,19 @@ export class WorkerPool {
     return [...this.#running.values()].flatMap(({ place, worker }) => (places.includes(place) ? [worker] : []));
   }
 
+  /** Lets it hold the next lock that others want until it is killed, and settles a moment after it has begun, or after this time. */
+  async waitUntilItHolds(worker: RunningWorker, withinMs: number): Promise<void> {
+    const { child } = worker;
+    const giveUp = AbortSignal.timeout(withinMs);
+    const holding = once(child.stdout as Readable, "data", { signal: giveUp }).catch(() => undefined);
+    this.send(worker, { command: "hold", ms: withinMs });
+    await Promise.race([holding, once(child, "exit", { signal: giveUp }).catch(() => undefined)]);
+    // others come to wait
+    await delay(withinMs / 5);
+  }
+
   kill(worker: RunningWorker): void {
+    if (!this.#running.has(worker.worker)) return;
     this.#report(worker, "killed", "");
     worker.child.kill("SIGKILL");
   }

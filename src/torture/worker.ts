@@ -14,7 +14,7 @@ import { hideSecrets } from "./hide-secrets.ts";
 import type { Operation, RegisterReply, RegisterRequest, WorkerEvent } from "./history.ts";
 import { operationId } from "./operations.ts";
 import type { Hold, Subject, SubjectOptions } from "./subject.ts";
-import type { OperationChooser } from "./workload.ts";
+import type { KeySet, OperationChooser } from "./workload.ts";
 import { createOperationChooser } from "./workload.ts";
 
 /** The first line that a worker reads. */
@@ -38,12 +38,15 @@ export interface WorkerSettings extends SubjectOptions {
 export type WorkerCommand =
   /** Does nothing else for a time, as a long computation does. */
   | { readonly command: "block"; readonly ms: number }
+  /** Once, holds a lock for so long that others want, and says so on standard output when it begins. */
+  | { readonly command: "hold"; readonly ms: number }
   /** Moves this process's wall clock. */
   | { readonly command: "clock"; readonly ms: number }
   /** Ends its callers, gives all locks back, and exits. */
   | { readonly command: "stop" };
 
-const CALLERS = 3;
+/** The keys of each caller. */
+const CALLERS: readonly KeySet[] = ["long", "long", "long", "brief", "brief", "brief", "brief", "brief", "brief"];
 /** While it works, a caller asks this often whether it still holds the lock. */
 const QUESTION_MS = 20;
 /** It reports this often that it runs, whatever its callers do. */
@@ -59,7 +62,8 @@ class Worker {
   readonly #startedAt: bigint;
   #nextOperation = 0;
   #isStopping = false;
-  #nextRequestAt = 0;
+  #holdOnceMs = 0;
+  readonly #nextRequestAt: Record<KeySet, number> = { long: 0, brief: 0 };
 
   constructor(settings: WorkerSettings, subject: Subject, register: Socket) {
     this.#settings = settings;
@@ -79,7 +83,7 @@ class Worker {
   /** Runs until stop(). */
   async run(): Promise<void> {
     const timer = setInterval(() => this.#report({ event: "runs", ...this.#stamp() }), RUNS_MS);
-    await Promise.all(Array.from({ length: CALLERS }, () => this.#runCaller()));
+    await Promise.all(CALLERS.map((keySet) => this.#runCaller(keySet)));
     clearInterval(timer);
   }
 
@@ -87,22 +91,28 @@ class Worker {
     this.#isStopping = true;
   }
 
-  async #runCaller(): Promise<void> {
+  /** The next exclusive hold of a single brief key, for which others soon wait, lasts so long. */
+  holdOnce(ms: number): void {
+    this.#holdOnceMs = ms;
+  }
+
+  async #runCaller(keySet: KeySet): Promise<void> {
     while (!this.#isStopping) {
-      await this.#keepPace();
-      await this.#perform({ op: this.#nextOperation++, ...this.#chooser.next() });
+      await this.#keepPace(keySet);
+      await this.#perform({ op: this.#nextOperation++, ...this.#chooser.next(keySet) }, keySet);
     }
   }
 
-  /** A bound for the store of a user. */
-  async #keepPace(): Promise<void> {
+  /** Half of the requests are for each set, so that the many brief holds keep no long one waiting. */
+  async #keepPace(keySet: KeySet): Promise<void> {
     const now = performance.now();
-    this.#nextRequestAt = Math.max(this.#nextRequestAt + 1_000 / this.#settings.requestsPerSecond, now - 100);
-    if (this.#nextRequestAt > now) await delay(this.#nextRequestAt - now);
+    const at = Math.max(this.#nextRequestAt[keySet] + 2_000 / this.#settings.requestsPerSecond, now - 100);
+    this.#nextRequestAt[keySet] = at;
+    if (at > now) await delay(at - now);
   }
 
   /** Never rejects. */
-  async #perform(operation: Operation): Promise<void> {
+  async #perform(operation: Operation, keySet: KeySet): Promise<void> {
     const { op } = operation;
     this.#report({ event: "invoke", ...this.#stamp(), ...operation });
     let hold: Hold | null;
@@ -124,7 +134,7 @@ class Worker {
       this.#report({ event: "lost", ...this.#stamp(), op, reason });
       lost.abort();
     });
-    if (this.#ask(op, hold)) await this.#hold(operation, hold, lost.signal);
+    if (this.#ask(op, hold)) await this.#hold(operation, keySet, hold, lost.signal);
     this.#ask(op, hold);
     this.#report({ event: "releasing", ...this.#stamp(), op });
     isReleasing = true;
@@ -146,22 +156,32 @@ class Worker {
   }
 
   /** Holds the lock for some time. */
-  async #hold(operation: Operation, hold: Hold, lost: AbortSignal): Promise<void> {
+  async #hold(operation: Operation, keySet: KeySet, hold: Hold, lost: AbortSignal): Promise<void> {
     const { op, keys, permits, limit } = operation;
     const isExclusive = permits === limit;
-    if (!isExclusive && limit !== null) {
-      await this.#work(op, hold, lost, false);
-      return;
-    }
-    const unlocks = await Promise.all(keys.map((key) => this.#lockFile(op, key, isExclusive, lost)));
+    const workMs = this.#chooseWorkMs(operation, keySet);
+    // each lock of the kernel costs a process, which takes longer than a brief hold; some of several permits exclude nothing
+    const hasFile = keySet === "long" && (isExclusive || limit === null);
+    const unlocks = hasFile ? await Promise.all(keys.map((key) => this.#lockFile(op, key, isExclusive, lost))) : [];
     try {
-      await (isExclusive ? this.#useRegisters(operation, hold, lost) : this.#work(op, hold, lost, false));
+      await (isExclusive
+        ? this.#useRegisters(operation, workMs, hold, lost)
+        : this.#work(op, workMs, hold, lost, false));
     } finally {
       for (const unlock of unlocks) unlock();
     }
   }
 
-  async #useRegisters({ op, keys }: Operation, hold: Hold, lost: AbortSignal): Promise<void> {
+  #chooseWorkMs({ keys, permits, limit }: Operation, keySet: KeySet): number {
+    if (this.#holdOnceMs === 0 || keySet !== "brief" || permits !== limit || keys.length > 1)
+      return this.#chooser.workMs(keySet);
+    const ms = this.#holdOnceMs;
+    this.#holdOnceMs = 0;
+    process.stdout.write("holding\n");
+    return ms;
+  }
+
+  async #useRegisters({ op, keys }: Operation, workMs: number, hold: Hold, lost: AbortSignal): Promise<void> {
     // one that does not look learns of its loss from the register, if that looks at tokens
     const isBlind = this.#random.chance(0.5);
     const { worker } = this.#settings;
@@ -170,7 +190,7 @@ class Worker {
       const reply = await this.#request({ event: "enter", worker, op, key, token: hold.tokens?.[key] ?? null });
       values.set(key, reply.value);
     }
-    await this.#work(op, hold, lost, isBlind);
+    await this.#work(op, workMs, hold, lost, isBlind);
     for (const key of keys) {
       if (!isBlind && (lost.aborted || !this.#ask(op, hold))) return;
       const base = values.get(key) as number;
@@ -179,13 +199,13 @@ class Worker {
   }
 
   /** Sometimes for longer than a lease. One that looks stops when the lock is lost. */
-  async #work(op: number, hold: Hold, lost: AbortSignal, isBlind: boolean): Promise<void> {
-    const workMs = this.#chooser.workMs();
+  async #work(op: number, workMs: number, hold: Hold, lost: AbortSignal, isBlind: boolean): Promise<void> {
     const endsAt = performance.now() + workMs;
     for (let restMs = workMs; restMs > 0; restMs = endsAt - performance.now()) {
       if (!isBlind && lost.aborted) return;
       await delay(Math.min(restMs, QUESTION_MS));
-      this.#ask(op, hold);
+      // at the end its caller asks: a second question would only make the history longer
+      if (performance.now() < endsAt) this.#ask(op, hold);
     }
   }
 
@@ -260,6 +280,7 @@ export async function runWorker(openSubject: (settings: WorkerSettings) => Promi
 
 function obey(worker: Worker, command: WorkerCommand): void {
   if (command.command === "stop") worker.stop();
+  else if (command.command === "hold") worker.holdOnce(command.ms);
   else if (command.command === "block") Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, command.ms);
   else moveClock(command.ms);
 }

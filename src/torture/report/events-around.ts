@@ -5,7 +5,7 @@ import type { HistoryEvent } from "../history.ts";
 import type { History, OperationRecord } from "../operations.ts";
 import { operationId } from "../operations.ts";
 
-type TimedEvent = Exclude<HistoryEvent, { event: "run" }>;
+export type TimedEvent = Exclude<HistoryEvent, { event: "run" }>;
 
 const EVENTS_BEFORE = 10;
 const EVENTS_AFTER = 10;
@@ -18,20 +18,32 @@ const TELLING: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Twenty events, by time: ten before, ten from the violation on.
+ * For each violation twenty events, by time: ten before, ten from the violation on. All are found in one pass, since a long
+ * history is too large for memory.
  * @param byId the operations of the history
  */
 export function eventsAround(
-  { at, key, operations }: Violation,
-  events: readonly HistoryEvent[],
+  violations: readonly Violation[],
+  events: Iterable<HistoryEvent>,
   history: History,
   byId: ReadonlyMap<string, OperationRecord>,
-): TimedEvent[] {
-  const concerned = new Set(operations);
-  const near = events.filter((event): event is TimedEvent => event.event !== "run" && isNear(event.at, at, history));
-  const telling = dropRepeatedAnswers(
-    near.filter((event) => isTelling(event, key, concerned, byId)).sort((a, b) => a.at - b.at),
-  );
+): TimedEvent[][] {
+  const windows = violations.map((violation) => ({
+    ...violation,
+    concerned: new Set(violation.operations),
+    telling: [] as TimedEvent[],
+  }));
+  if (windows.length === 0) return [];
+  for (const event of events) {
+    if (event.event === "run") continue;
+    for (const { at, key, concerned, telling } of windows)
+      if (isNear(event.at, at, history) && isTelling(event, key, concerned, byId)) telling.push(event);
+  }
+  return windows.map(({ at, telling }) => closestTo(at, telling));
+}
+
+function closestTo(at: number, near: readonly TimedEvent[]): TimedEvent[] {
+  const telling = dropRepeatedAnswers(near.toSorted((a, b) => a.at - b.at));
   const index = telling.findIndex((event) => event.at >= at);
   const middle = index < 0 ? telling.length : index;
   return telling.slice(Math.max(0, middle - EVENTS_BEFORE), middle + EVENTS_AFTER);

@@ -5,6 +5,7 @@ import { INVARIANTS } from "../checker.ts";
 import type { HistoryEvent } from "../history.ts";
 import type { History } from "../operations.ts";
 import { operationId } from "../operations.ts";
+import { eventsAround } from "./events-around.ts";
 import { formatDistance, formatSeconds } from "./format.ts";
 import { escapeMarkup, formatTable } from "./markup.ts";
 import { drawOverview } from "./overview.ts";
@@ -14,14 +15,12 @@ import { busiestFault, listKeys, spanOfFault, toDrawable } from "./spans.ts";
 import type { Summary } from "./summary.ts";
 import { tableOf } from "./text.ts";
 import { formatViolation } from "./violation-section.ts";
-import { countIn, drawWindow } from "./window.ts";
+import { drawWindow, fitWindow } from "./window.ts";
 
 const MICROS_PER_MS = 1_000;
 const LEASES_AROUND = 2;
 /** Violations with a section of their own; summary.json has all. */
 const MAX_SECTIONS = 10;
-/** More operations than this make a picture that is too full to read. */
-const MAX_DRAWN = 600;
 const MAX_FAULT_ROWS = 500;
 
 const RULES: Readonly<Record<Invariant, string>> = {
@@ -34,7 +33,7 @@ const RULES: Readonly<Record<Invariant, string>> = {
   remains: "After two leases nothing was left in the store.",
 };
 
-export function formatPage(summary: Summary, history: History, events: readonly HistoryEvent[]): string {
+export function formatPage(summary: Summary, history: History, events: Iterable<HistoryEvent>): string {
   const { verdict, sentence, subject, store } = summary;
   const drawable = toDrawable(history);
   const title = escapeMarkup(`${subject} on ${store}: ${verdict}`);
@@ -92,11 +91,14 @@ function formatRepeat({ command, commandNote, seed, versions, ttlMs, workers }: 
 <dl>${parts.join("")}</dl>`;
 }
 
-function formatViolations({ violations }: Summary, drawable: DrawableHistory, events: readonly HistoryEvent[]): string {
+function formatViolations({ violations }: Summary, drawable: DrawableHistory, events: Iterable<HistoryEvent>): string {
   const byId = new Map(drawable.history.operations.map((record) => [operationId(record), record]));
-  const context = { drawable, events, byId };
+  const context = { drawable, byId };
   const shown = differentOnes(violations).slice(0, MAX_SECTIONS);
-  const sections = shown.map((violation) => formatViolation(violation, violations.indexOf(violation) + 1, context));
+  const around = eventsAround(shown, events, drawable.history, byId);
+  const sections = shown.map((violation, index) =>
+    formatViolation(violation, violations.indexOf(violation) + 1, around[index] ?? [], context),
+  );
   const rest = violations.length - sections.length;
   const more = rest > 0 ? `<p>${rest} more are in summary.json.</p>` : "";
   return `<h2>Violations: ${violations.length}</h2>${sections.join("")}${more}`;
@@ -118,14 +120,10 @@ function formatBusiestFault(drawable: DrawableHistory): string {
   const { history, spans } = drawable;
   const fault = busiestFault(history, spans);
   if (fault === null) return "";
-  const reach = LEASES_AROUND * history.header.ttlMs * MICROS_PER_MS;
-  const around = (micros: number) => ({ from: Math.max(fault.beganAt - micros, 0), to: fault.beganAt + micros });
-  let micros = reach;
-  while (countIn(drawable, around(micros)) > MAX_DRAWN && micros > MICROS_PER_MS) micros /= 2;
-  const title = `${formatDistance(micros)} before and after the fault ${fault.fault} at ${formatSeconds(fault.beganAt)}`;
-  const picture = drawWindow(drawable, {
-    ...{ title, window: around(micros), keys: listKeys(history), concerned: [], markAt: null },
-  });
+  const keys = listKeys(history);
+  const window = fitWindow(drawable, fault.beganAt, LEASES_AROUND * history.header.ttlMs * MICROS_PER_MS, keys);
+  const title = `${formatDistance(window.reach)} before and after the fault ${fault.fault} at ${formatSeconds(fault.beganAt)}`;
+  const picture = drawWindow(drawable, { title, window, keys, concerned: [], markAt: null });
   return `<h2>The fault that struck most operations: ${escapeMarkup(fault.fault)}</h2><p>${escapeMarkup(title)}</p>${picture}`;
 }
 

@@ -2,7 +2,7 @@
 
 import type { Violation } from "../checker.ts";
 import type { History } from "../operations.ts";
-import { formatSeconds } from "./format.ts";
+import { formatDistance, formatSeconds } from "./format.ts";
 import { escapeMarkup } from "./markup.ts";
 import { drawAxis, drawFigure } from "./plot.ts";
 import type { DrawableHistory, Span } from "./spans.ts";
@@ -10,6 +10,8 @@ import { assignPlaces, listKeys, spanOfFault, spanOfRun } from "./spans.ts";
 
 /** So many steps of time can be told apart: what lies closer together becomes one bar, so that the size has a bound. */
 const STEPS = 2_000;
+/** More bars than this are merged, the closest first: each costs some twenty bytes of the page. */
+const MAX_BARS = 5_000;
 const FAULT_PX = 14;
 const PLACE_PX = 6;
 const GAP_PX = 6;
@@ -17,29 +19,34 @@ const GAP_PX = 6;
 export function drawOverview(drawable: DrawableHistory, violations: readonly Violation[]): string {
   const { history } = drawable;
   const run = spanOfRun(history);
-  const scale = (at: number): number => Math.round((at / run.to) * STEPS);
+  const scale: Scale = (at) => Math.round((at / run.to) * STEPS);
   const faults = groupFaults(history);
   const keys = listKeys(history);
   const heightOfKey = history.header.workers * PLACE_PX + GAP_PX;
   const top = faults.size * FAULT_PX;
   const height = top + keys.length * heightOfKey;
-  const holds = collectHolds(drawable);
+  const holds = new Map(
+    [...collectHolds(drawable)].map(([key, byPlace]) => [key, byPlace.map((spans) => toBars(spans, scale))]),
+  );
+  const leastGap = findLeastGap([...holds.values()].flat());
 
   const shapes: string[] = [];
-  shapes.push(drawPath("band", [...faults.values()].flat(), scale, 0, height));
+  shapes.push(drawPath("band", toBars([...faults.values()].flat(), scale), 0, height));
   for (const [index, spans] of [...faults.values()].entries())
-    shapes.push(drawPath("fault", spans, scale, index * FAULT_PX + 2, FAULT_PX - 4));
+    shapes.push(drawPath("fault", toBars(spans, scale), index * FAULT_PX + 2, FAULT_PX - 4));
   for (const [index, key] of keys.entries()) {
     const y = top + index * heightOfKey + GAP_PX / 2;
-    for (const [place, spans] of holds.get(key)?.entries() ?? [])
-      shapes.push(drawPath("held", spans, scale, y + place * PLACE_PX, PLACE_PX - 1));
+    for (const [place, bars] of holds.get(key)?.entries() ?? [])
+      shapes.push(drawPath("held", mergeBars(bars, leastGap), y + place * PLACE_PX, PLACE_PX - 1));
   }
-  shapes.push(drawViolations(violations, keys, (at) => scale(at), { top, height, heightOfKey }));
+  shapes.push(drawViolations(violations, keys, scale, { top, height, heightOfKey }));
   const labels = [
     ...[...faults.keys()].map((name) => ({ text: name, px: FAULT_PX })),
     ...keys.map((key) => ({ text: key, px: heightOfKey })),
   ];
-  return drawFigure({
+  const shortest = formatDistance((run.to / STEPS) * Math.max(leastGap, 1));
+  const note = `<p class="muted">Holds with less than ${shortest} between them are drawn as one.</p>`;
+  const figure = drawFigure({
     labels,
     height,
     title: `The entire run: ${faults.size} kinds of faults, ${keys.length} keys, ${violations.length} violations`,
@@ -47,6 +54,7 @@ export function drawOverview(drawable: DrawableHistory, violations: readonly Vio
     axis: drawAxis(run, formatSeconds),
     isWide: false,
   });
+  return figure + note;
 }
 
 function groupFaults(history: History): Map<string, Span[]> {
@@ -75,32 +83,39 @@ function collectHolds({ history, spans }: DrawableHistory): Map<string, Span[][]
   return holds;
 }
 
-/** All spans as one path; those that touch are one rectangle. */
-function drawPath(
-  name: string,
-  spans: readonly Span[],
-  scale: (at: number) => number,
-  y: number,
-  height: number,
-): string {
-  const commands: string[] = [];
-  let from = -1;
-  let to = -1;
-  const flush = (): void => {
-    if (from >= 0) commands.push(`M${from} ${y}H${to}V${y + height}H${from}Z`);
-  };
-  for (const span of spans.toSorted((a, b) => a.from - b.from)) {
-    const start = scale(span.from);
-    const end = Math.max(scale(span.to), start + 1);
-    if (from >= 0 && start <= to) {
-      to = Math.max(to, end);
-      continue;
-    }
-    flush();
-    from = start;
-    to = end;
+type Scale = (at: number) => number;
+/** A span in steps of the picture. */
+type Bar = readonly [from: number, to: number];
+
+/** Spans that touch are one bar. */
+function toBars(spans: readonly Span[], scale: Scale): Bar[] {
+  const bars = spans
+    .toSorted((a, b) => a.from - b.from)
+    .map(({ from, to }): Bar => [scale(from), Math.max(scale(to), scale(from) + 1)]);
+  return mergeBars(bars, 0);
+}
+
+/** Bars with at most so many steps between them are one. @param bars in the order of their beginnings */
+function mergeBars(bars: readonly Bar[], gap: number): Bar[] {
+  const merged: Bar[] = [];
+  for (const [from, to] of bars) {
+    const last = merged.at(-1);
+    if (last !== undefined && from <= last[1] + gap) merged[merged.length - 1] = [last[0], Math.max(last[1], to)];
+    else merged.push([from, to]);
   }
-  flush();
+  return merged;
+}
+
+/** How far apart the bars of all rows must be at least, so that they are not too many. */
+function findLeastGap(rows: readonly (readonly Bar[])[]): number {
+  let gap = 0;
+  while (rows.reduce((sum, bars) => sum + mergeBars(bars, gap).length, 0) > MAX_BARS) gap++;
+  return gap;
+}
+
+/** All bars as one path. */
+function drawPath(name: string, bars: readonly Bar[], y: number, height: number): string {
+  const commands = bars.map(([from, to]) => `M${from} ${y}H${to}V${y + height}H${from}Z`);
   return commands.length === 0 ? "" : `<path class="${name}" d="${commands.join("")}"/>`;
 }
 
@@ -108,7 +123,7 @@ function drawPath(
 function drawViolations(
   violations: readonly Violation[],
   keys: readonly string[],
-  scale: (at: number) => number,
+  scale: Scale,
   { top, height, heightOfKey }: { readonly top: number; readonly height: number; readonly heightOfKey: number },
 ): string {
   const drawn = new Set<string>();

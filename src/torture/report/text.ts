@@ -23,6 +23,7 @@ export function tableOf(figures: Figures): Row[] {
   const faults = Object.entries(figures.faults).map(([name, count]) => `${count} ${name}`);
   return [
     ["requests, holds, sections", [figures.requests, figures.holds, figures.sections].map(formatCount).join(", ")],
+    ["grants by the store", figures.storeGrants === null ? "not known" : formatCount(figures.storeGrants)],
     ["granted under contention", formatCount(figures.contended)],
     ["faults", faults.length === 0 ? "none" : faults.join(", ")],
     ["faults that struck a request", String(figures.effectiveFaults)],

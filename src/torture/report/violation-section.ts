@@ -1,21 +1,19 @@
 /** What the page says of one violation: its operations, the faults, the events around it, and what to do. */
 
 import type { Invariant, Violation } from "../checker.ts";
-import type { HistoryEvent } from "../history.ts";
 import type { FaultRecord, History, OperationRecord } from "../operations.ts";
 import { beliefOf, operationId } from "../operations.ts";
 import { describeEvent } from "./event-text.ts";
-import { eventsAround } from "./events-around.ts";
+import type { TimedEvent } from "./events-around.ts";
 import { formatDistance, formatSeconds } from "./format.ts";
 import { escapeMarkup, formatTable } from "./markup.ts";
 import type { DrawableHistory } from "./spans.ts";
 import { listKeys } from "./spans.ts";
-import { drawWindow } from "./window.ts";
+import { drawWindow, fitWindow } from "./window.ts";
 
 /** What the sections of all violations share. */
 export interface ViolationContext {
   readonly drawable: DrawableHistory;
-  readonly events: readonly HistoryEvent[];
   readonly byId: ReadonlyMap<string, OperationRecord>;
 }
 
@@ -41,7 +39,13 @@ const ADVICE: Readonly<Record<Invariant, string>> = {
     "Let every claim have a lease: what is left in the store without one blocks its key until an operator removes it.",
 };
 
-export function formatViolation(violation: Violation, number: number, context: ViolationContext): string {
+/** @param around the events around it */
+export function formatViolation(
+  violation: Violation,
+  number: number,
+  around: readonly TimedEvent[],
+  context: ViolationContext,
+): string {
   const { invariant, message, at, key, operations } = violation;
   const { drawable, byId } = context;
   const { history } = drawable;
@@ -54,7 +58,7 @@ export function formatViolation(violation: Violation, number: number, context: V
 ${records.length === 0 ? "<p>No operation is concerned.</p>" : formatOperations(records, number, history)}
 ${formatFaults(at, history)}
 ${drawPictures(violation, number, records, drawable)}
-${formatEvents(violation, number, context)}
+${formatEvents(violation, number, around)}
 </section>
 `;
 }
@@ -124,11 +128,11 @@ function drawPictures(
   drawable: DrawableHistory,
 ): string {
   const { history } = drawable;
-  const reach = LEASES_AROUND * history.header.ttlMs * MICROS_PER_MS;
-  const window = { from: Math.max(at - reach, 0), to: at + reach };
   const keys = key === null ? listKeys(history) : [key];
+  const window = fitWindow(drawable, at, LEASES_AROUND * history.header.ttlMs * MICROS_PER_MS, keys);
+  const { reach } = window;
   const options = { keys, concerned: operations, markAt: at };
-  const title = `${LEASES_AROUND} leases before and after violation ${number}`;
+  const title = `${formatDistance(reach)} before and after violation ${number}`;
   const wide = drawWindow(drawable, { ...options, window, title });
   const times = records.flatMap((record) => timesOf(record, history)).filter((time) => Math.abs(time - at) < reach);
   const from = Math.min(at, ...times);
@@ -151,8 +155,7 @@ function timesOf(record: OperationRecord, { workers }: History): number[] {
   return [record.grantedAt, belief?.from, belief?.to, record.releasedAt].filter((time) => time != null);
 }
 
-function formatEvents(violation: Violation, number: number, { events, drawable, byId }: ViolationContext): string {
-  const around = eventsAround(violation, events, drawable.history, byId);
+function formatEvents(violation: Violation, number: number, around: readonly TimedEvent[]): string {
   const concerned = new Set(violation.operations);
   const rows = around.map((event) => [
     formatSeconds(event.at),

@@ -72,9 +72,24 @@ export function drawWindow({ history, spans }: DrawableHistory, options: WindowO
   });
 }
 
-/** How many operations a window would show. */
-export function countIn({ spans }: DrawableHistory, window: Span): number {
-  return spans.filter((span) => overlaps(span, window)).length;
+/** More operations than this make a picture that is too full to read. */
+const MAX_DRAWN = 600;
+const LEAST_REACH = 1_000;
+
+/** The window around a time that reaches this far before and after it, or less if it would show too many operations. */
+export function fitWindow(
+  { spans }: DrawableHistory,
+  at: number,
+  longestReach: number,
+  keys: readonly string[],
+): Span & { readonly reach: number } {
+  const shown = new Set(keys);
+  const windowOf = (reach: number): Span => ({ from: Math.max(at - reach, 0), to: at + reach });
+  const isTooFull = (window: Span): boolean =>
+    spans.filter((span) => overlaps(span, window) && span.record.keys.some((key) => shown.has(key))).length > MAX_DRAWN;
+  let reach = longestReach;
+  while (reach > LEAST_REACH && isTooFull(windowOf(reach))) reach /= 2;
+  return { ...windowOf(reach), reach };
 }
 
 function collectRows(all: readonly OperationSpan[], window: Span, keys: readonly string[]): Row[] {

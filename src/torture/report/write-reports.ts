@@ -8,11 +8,12 @@ import { formatPage } from "./html.ts";
 import { formatJunit } from "./junit.ts";
 import type { Summary } from "./summary.ts";
 
+/** @param events are read only if a violation must be explained */
 export function writeReports(
   directory: string,
   summary: Summary,
   history: History,
-  events: readonly HistoryEvent[],
+  events: Iterable<HistoryEvent>,
 ): void {
   const write = (name: string, text: string): void => writeFileSync(join(directory, name), text, { mode: 0o600 });
   write("summary.json", `${JSON.stringify(summary, null, 2)}\n`);

@@ -7,7 +7,7 @@ import { writeHistory } from "../../support/torture-model.ts";
 const events = writeHistory(1);
 const text = events.map((event) => `${JSON.stringify(event)}\n`).join("");
 const header = `${JSON.stringify(events[0])}\n`;
-const parse = (history: string): HistoryEvent[] => [...parseHistory(history)];
+const parse = (history: string): HistoryEvent[] => [...parseHistory([history])];
 
 test("what was written is read", () => {
   expect(parse(text)).toEqual(events);
@@ -53,13 +53,20 @@ describe("a damaged file is a TypeError that names the line", () => {
         `${text.slice(0, index)}9${text.slice(index + 1)}`,
       ]) {
         try {
-          readOperations(parseHistory(damaged.slice(0, index + 400)));
+          readOperations(parseHistory([damaged.slice(0, index + 400)]));
         } catch (error) {
           expect(error).toBeInstanceOf(TypeError);
         }
       }
     }
   });
+});
+
+test("its text may come in parts of any length", () => {
+  for (const length of [1, 7, 1_000]) {
+    const parts = text.match(new RegExp(`[^]{1,${length}}`, "g")) as string[];
+    expect([...parseHistory(parts)]).toEqual(events);
+  }
 });
 
 describe("a history that cannot be", () => {

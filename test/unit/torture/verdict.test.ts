@@ -331,6 +331,32 @@ describe("figures", () => {
     expect(figures(new Script().grant(1, 1, 10, 500).kill(1, 20).hold(2, 2, 60, 70, several))).toEqual([]);
   });
 
+  test("the next holder after a crash: not where something else had struck, too", () => {
+    const crash = (): Script => new Script().grant(1, 1, 9_010, 500).kill(1, 9_020);
+    const wait = (script: Script): readonly number[] =>
+      script.fault("kill", 0, [1], 9_019, 9_900).hold(2, 2, 9_060, 9_070, { askedAt: 9_015 }).judge().figures
+        .afterCrashMs;
+    expect(wait(crash())).toEqual([40]);
+    expect(wait(crash().fault("pause", 1, [3], 5_000, 8_015))).toEqual([40]);
+    expect(wait(crash().fault("pause", 1, [3], 5_000, 8_025))).toEqual([]);
+    expect(wait(crash().fault("kill", 1, [3], 8_015, 9_500))).toEqual([40]);
+    expect(wait(crash().fault("kill", 1, [3], 8_025, 8_025))).toEqual([]);
+    expect(wait(crash().fault("store-pause", 1, null, 9_040, 9_045))).toEqual([]);
+    expect(wait(crash().fault("store-pause", 1, null, 9_061, 9_065))).toEqual([40]);
+  });
+
+  test("grants by the store: not those with the next token in the same process", () => {
+    // each hold gets the next token
+    expect(new Script().hold(1, 1, 10, 20).hold(1, 2, 30, 40).judge().figures.storeGrants).toBe(1);
+    expect(new Script().hold(1, 1, 10, 20).hold(2, 2, 30, 40).judge().figures.storeGrants).toBe(2);
+    const several = { kind: "several", keys: ["a", "b"] } as const;
+    expect(new Script().hold(1, 1, 10, 20, several).hold(1, 2, 30, 40, several).judge().figures.storeGrants).toBe(2);
+    const unfenced = new Script()
+      .hold(1, 1, 10, 20)
+      .events.map((event) => (event.event === "granted" ? { ...event, tokens: null } : event));
+    expect(judge(unfenced).figures.storeGrants).toBeNull();
+  });
+
   test("the longest time that a free key was waited for: only after the repair", () => {
     const script = new Script().add({ event: "healed", at: 0 }).run(2, 0, 9_000);
     script.hold(2, 1, 1_500, 1_510, { askedAt: 10 });

@@ -11,6 +11,7 @@ import type { Locks } from "../../../client/locks.ts";
 import type { ConnectOptions } from "../../../client/options.ts";
 import { PACKAGE_VERSION } from "../../../protocol/handshake.ts";
 import type { Violation } from "../../../torture/checker.ts";
+import { readHistory } from "../../../torture/history.ts";
 import { openHoldfast } from "../../../torture/holdfast-subject.ts";
 import { serveRegister } from "../../../torture/register.ts";
 import { formatSeconds } from "../../../torture/report/format.ts";
@@ -69,9 +70,9 @@ export async function tortureCommand(flags: TortureFlags): Promise<number> {
         ? settings.out
         : join(settings.out, `${store ?? "store"}${subject === null ? "" : `-${nameOf(subject)}`}`);
       const result = await runOne(settings, store, subject, out, terminating);
-      const { history, verdict, notTested, events } = result;
+      const { history, verdict, notTested, historyPath } = result;
       const summary = createSummary(history, verdict, notTested, createRepeatCommand(settings, store, subject));
-      writeReports(out, summary, history, events);
+      writeReports(out, summary, history, readHistory(historyPath));
       printResult(settings, summary, out);
       terminating.throwIfAborted();
       worst = Math.max(worst, EXIT_CODES_OF_VERDICTS[result.verdict.verdict]);
