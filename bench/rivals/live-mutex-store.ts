@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { createDatabaseProcess } from "../../src/torture/processes/database-process.ts";
 import { freePort } from "../../src/torture/processes/free-port.ts";
 import type { StartedStore } from "../../src/torture/stores/started-store.ts";
-import { injectInto } from "../../src/torture/stores/store-process.ts";
+import { injectIntoServer } from "../../src/torture/stores/store-process.ts";
 import { readNpmVersion } from "../harness/versions.ts";
 
 export async function startStore(directory: string): Promise<StartedStore> {
@@ -25,10 +25,11 @@ export async function startStore(directory: string): Promise<StartedStore> {
     isReady: () => isListening(port),
   });
   await server.start();
+  const name = `live-mutex server ${readNpmVersion("live-mutex")}`;
   return {
-    name: `live-mutex server ${readNpmVersion("live-mutex")}`,
-    url: `tcp://127.0.0.1:${port}`,
-    inject: injectInto(server),
+    ...{ name, url: `tcp://127.0.0.1:${port}` },
+    faults: ["store-kill", "store-restart", "store-pause"],
+    inject: injectIntoServer(name, server),
     close: () => server.crash(),
   };
 }

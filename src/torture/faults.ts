@@ -3,28 +3,24 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../testing/random.ts";
 import type { Fault, Strike } from "./nemesis.ts";
-import type { StartedStore } from "./stores/started-store.ts";
-import type { TcpProxy } from "./tcp-proxy.ts";
+import type { PlaceProxy } from "./place-proxy.ts";
+import type { StartedStore, StoreFault } from "./stores/started-store.ts";
+import { STORE_FAULTS } from "./stores/started-store.ts";
 import type { RunningWorker, WorkerPool } from "./worker-pool.ts";
 
 /** Faults of the workers, which need nothing of the store. */
 const WORKER_FAULTS = ["kill", "pause", "block", "clock"] as const;
 /** Faults of the connections, for which a proxy is needed. */
 export const NETWORK_FAULTS = ["partition", "cut", "latency"] as const;
-/** Faults of a store that torture has started. */
-export const STORE_FAULTS = ["store-kill", "store-restart", "store-pause"] as const;
 
-export type FaultName =
-  | (typeof WORKER_FAULTS)[number]
-  | (typeof NETWORK_FAULTS)[number]
-  | (typeof STORE_FAULTS)[number];
+export type FaultName = (typeof WORKER_FAULTS)[number] | (typeof NETWORK_FAULTS)[number] | StoreFault;
 export const FAULT_NAMES: readonly FaultName[] = [...WORKER_FAULTS, ...NETWORK_FAULTS, ...STORE_FAULTS];
 
 /** What faults strike. */
 export interface Targets {
   readonly workers: WorkerPool;
   /** The proxy of each place; empty: there is none. */
-  readonly proxies: readonly TcpProxy[];
+  readonly proxies: readonly PlaceProxy[];
   /** Null: the store belongs to the user. */
   readonly store: StartedStore | null;
   readonly ttlMs: number;
@@ -79,7 +75,7 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
   async partition({ workers, proxies, ttlMs }, random, place) {
     const places = pickPlaces(proxies, random, place);
     const cut = random.pick<"both" | "requests" | "answers">(["both", "requests", "requests", "answers"]);
-    const struck = places.map((index) => proxies[index] as TcpProxy);
+    const struck = places.map((index) => proxies[index] as PlaceProxy);
     if (cut === "requests") {
       // the last answers arrive late: a lease that is counted from them is believed for too long
       const lateMs = ttlMs * (0.4 + 0.4 * random.next());
@@ -103,7 +99,7 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
   async cut({ workers, proxies }, random, place) {
     const places = pickPlaces(proxies, random, place);
     for (const place of places) {
-      const proxy = proxies[place] as TcpProxy;
+      const proxy = proxies[place] as PlaceProxy;
       // at once, or between a request and its answer
       if (random.chance(0.5)) proxy.reset();
       else proxy.toClient.cutAfter(1 + random.int(300));
@@ -113,7 +109,7 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
   async latency({ workers, proxies, ttlMs }, random, place) {
     const places = pickPlaces(proxies, random, place);
     const ms = 20 + random.int(ttlMs / 2);
-    const slow = places.map((place) => (proxies[place] as TcpProxy)[random.chance(0.5) ? "toTarget" : "toClient"]);
+    const slow = places.map((place) => (proxies[place] as PlaceProxy)[random.chance(0.5) ? "toTarget" : "toClient"]);
     for (const direction of slow) direction.delay(ms);
     return {
       workers: workers.at(places),
@@ -123,9 +119,13 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
       },
     };
   },
-  "store-kill": ({ store, ttlMs }, random) => strikeStore(store, "kill", ttlMs * random.next()),
-  "store-restart": ({ store }) => strikeStore(store, "restart", 0),
-  "store-pause": ({ store, ttlMs }, random) => strikeStore(store, "pause", ttlMs * (0.3 + 2 * random.next())),
+  "store-kill": (targets, random) => strikeStore(targets, "store-kill", random, targets.ttlMs * random.next()),
+  "store-restart": (targets, random) => strikeStore(targets, "store-restart", random, 0),
+  "store-pause": (targets, random) =>
+    strikeStore(targets, "store-pause", random, targets.ttlMs * (0.3 + 2 * random.next())),
+  "store-fail-over": (targets, random) => strikeStore(targets, "store-fail-over", random, 0),
+  "store-wipe": (targets, random) => strikeStore(targets, "store-wipe", random, targets.ttlMs * random.next()),
+  "power-loss": (targets, random) => strikeStore(targets, "power-loss", random, targets.ttlMs * random.next()),
 };
 
 /** The one of this place, or else any. */
@@ -144,15 +144,20 @@ function pickWorkers(workers: WorkerPool, random: Random, place: number): Runnin
 }
 
 /** This place, or all. */
-function pickPlaces(proxies: readonly TcpProxy[], random: Random, place: number): number[] {
+function pickPlaces(proxies: readonly PlaceProxy[], random: Random, place: number): number[] {
   return random.chance(0.3) ? proxies.map((_, index) => index) : [place];
 }
 
 async function strikeStore(
-  store: StartedStore | null,
-  fault: "kill" | "restart" | "pause",
+  { store, workers }: Targets,
+  fault: StoreFault,
+  random: Random,
   ms: number,
 ): Promise<Strike | null> {
-  const repair = (await store?.inject(fault)) ?? null;
+  if (store === null) return null;
+  const isOfAll = fault === "power-loss" && store.isOnUsersMachine === true;
+  const repair = isOfAll
+    ? await workers.replaceAll((users) => store.inject(fault, random, users))
+    : await store.inject(fault, random, []);
   return repair === null ? null : { workers: null, ms, repair };
 }

@@ -20,30 +20,56 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = {
   "tcp:": 0,
 };
 
+/** Their clients reach each member at its address in the url alone. Those of a Cluster, or behind Sentinels, learn others. */
+const LISTS: readonly string[] = ["zookeeper:", "etcd:"];
+
 export interface ProxiedStore {
-  readonly target: Address;
-  /** The url of the store, as it is reached at this address. */
-  urlAt(address: Address): string;
+  readonly targets: readonly Address[];
+  /** The url of the store, as it is reached at these addresses. */
+  urlAt(addresses: readonly Address[]): string;
 }
 
 /**
- * Null: a proxy cannot be put before it, because it has several addresses, none, or TLS. None is put before a Unix socket: there the
- * end of a connection is the death of its process, which a proxy would feign.
+ * Null: proxies cannot be put before it, because it has TLS, no address, or others than those in its url. None is put before a Unix socket:
+ * there the end of a connection is the death of its process, which a proxy would feign.
  */
-export function findProxyTarget(url: string): ProxiedStore | null {
+export function findProxyTargets(url: string): ProxiedStore | null {
+  const members = url.split(" ").map(findTargetsOfUrl);
+  if (members.some((member) => member === null)) return null;
+  const stores = members as readonly ProxiedStore[];
+  return {
+    targets: stores.flatMap(({ targets }) => targets),
+    urlAt(addresses) {
+      const left = [...addresses];
+      return stores.map(({ targets, urlAt }) => urlAt(left.splice(0, targets.length))).join(" ");
+    },
+  };
+}
+
+function findTargetsOfUrl(url: string): ProxiedStore | null {
   const scheme = /^[a-z\d+]+:/i.exec(url)?.[0].toLowerCase() ?? "";
   const defaultPort = DEFAULT_PORTS[scheme];
   // the parser of urls knows no list of hosts
-  const parts = /^([a-z\d+]+:\/\/(?:[^@/?#]*@)?)([^@/?#,]+)([/?#].*)?$/i.exec(url);
+  const parts = /^([a-z\d+]+:\/\/(?:[^@/?#]*@)?)([^@/?#]+)([/?#].*)?$/i.exec(url);
   if (defaultPort === undefined || parts === null) return null;
   if (/[?&](?:tls|ssl|sslmode|ca)=(?!disable)/i.test(url)) return null;
-  const [, before = "", host = "", after = ""] = parts;
-  const [, name = "", port] = /^(.*?)(?::(\d+))?$/.exec(host) ?? [];
-  const target = { host: name.replace(/^\[|\]$/g, ""), port: port === undefined ? defaultPort : Number(port) };
+  const [, before = "", hosts = "", after = ""] = parts;
+  const names = hosts.split(",");
+  if (names.length > 1 && !LISTS.includes(scheme)) return null;
   return {
-    target,
-    urlAt: (address) => ("path" in address ? url : `${before}${address.host}:${address.port}${after}`),
+    targets: names.map((name) => parseHost(name, defaultPort)),
+    urlAt: (addresses) => `${before}${addresses.map(formatHost).join(",")}${after}`,
   };
+}
+
+function parseHost(text: string, defaultPort: number): Address {
+  const [, name = "", port] = /^(.*?)(?::(\d+))?$/.exec(text) ?? [];
+  return { host: name.replace(/^\[|\]$/g, ""), port: port === undefined ? defaultPort : Number(port) };
+}
+
+/** Proxies listen on ports. */
+function formatHost(address: Address): string {
+  return "path" in address ? address.path : `${address.host}:${address.port}`;
 }
 
 /** The url with which nothing is created in a database of a user. */

@@ -17,23 +17,23 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Locks } from "../client/locks.ts";
 import type { LocksOptions } from "../client/options.ts";
-import { StoreError, StoreRefusedError } from "../errors.ts";
+import { LockTimeoutError, StoreError, StoreRefusedError } from "../errors.ts";
 import { createRandom } from "../testing/random.ts";
 import type { Verdict } from "./checker.ts";
 import { checkHistory } from "./checker.ts";
 import type { FaultName } from "./faults.ts";
-import { createFault, NETWORK_FAULTS, STORE_FAULTS } from "./faults.ts";
+import { createFault, NETWORK_FAULTS } from "./faults.ts";
 import type { NemesisEvent, RunHeader } from "./history.ts";
 import { HISTORY_FORMAT, readHistory } from "./history.ts";
 import { injectFaults } from "./nemesis.ts";
 import type { History } from "./operations.ts";
 import { readOperations } from "./operations.ts";
+import type { PlaceProxy } from "./place-proxy.ts";
+import { startPlaceProxy } from "./place-proxy.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
-import type { ProxiedStore } from "./store-urls.ts";
-import { findProxyTarget } from "./store-urls.ts";
-import type { StartedStore } from "./stores/started-store.ts";
-import type { TcpProxy } from "./tcp-proxy.ts";
-import { tcpProxy } from "./tcp-proxy.ts";
+import { findProxyTargets } from "./store-urls.ts";
+import type { StartedStore, StoreFault } from "./stores/started-store.ts";
+import { STORE_FAULT_REASONS, STORE_FAULTS } from "./stores/started-store.ts";
 import type { ChildCommand } from "./worker-pool.ts";
 import { WorkerPool } from "./worker-pool.ts";
 
@@ -86,6 +86,7 @@ const ignore = (): void => undefined;
 const SILENT = { debug: ignore, info: ignore, warn: ignore, error: ignore };
 const BYSTANDER_MS = 200;
 const BYSTANDER_KEY = "bystander";
+const FIRST_GRANT_MS = 10_000;
 /** For the start of all workers. */
 const START_MS = 60_000;
 /** For workers that are stopped, besides the longest wait of a request. */
@@ -106,10 +107,12 @@ export async function findLease(open: OpenLocks, prefix: string): Promise<number
   for (const ttlMs of LEASES) {
     const locks = await open({ prefix, ttl: ttlMs, logger: SILENT });
     try {
-      await (await locks.tryAcquire(BYSTANDER_KEY))?.release();
+      // a store that guards against the loss of its data grants nothing at first
+      await (await locks.acquire(BYSTANDER_KEY, { wait: FIRST_GRANT_MS })).release();
       return ttlMs;
     } catch (error) {
-      const isTooShort = error instanceof StoreRefusedError || error instanceof StoreError;
+      const isTooShort =
+        error instanceof StoreRefusedError || error instanceof StoreError || error instanceof LockTimeoutError;
       if (!isTooShort || ttlMs === LEASES.at(-1)) throw error;
     } finally {
       await locks.close();
@@ -149,17 +152,22 @@ async function runPhases(
   onEnd(() => register.close());
   const report = (event: NemesisEvent): void => void register.socket.write(`${JSON.stringify(event)}\n`);
 
-  const proxied = options.url === null ? null : findProxyTarget(options.url);
-  const proxies = proxied === null ? [] : await startProxies(options, proxied);
+  const proxied = options.url === null ? null : findProxyTargets(options.url);
+  const places = Array.from({ length: options.workers }, (_, place) => place);
+  const proxies: readonly PlaceProxy[] =
+    proxied === null ? [] : await Promise.all(places.map(() => startPlaceProxy(proxied.targets)));
   onEnd(() => Promise.all(proxies.map((proxy) => proxy.close())));
+  // before the workers start
+  const environment = options.store?.admitUsers?.() ?? {};
   const pool = new WorkerPool({
     command: options.workerCommand,
     places: options.workers,
+    environment,
     now,
     report,
     settingsOf: (worker, place) => ({
       worker,
-      url: proxied === null ? (options.url ?? undefined) : proxied.urlAt((proxies[place] as TcpProxy).address),
+      url: proxied === null ? (options.url ?? undefined) : proxied.urlAt((proxies[place] as PlaceProxy).addresses),
       prefix: options.prefix,
       ttlMs,
       seed: seed * 1_000 + worker,
@@ -172,8 +180,13 @@ async function runPhases(
     }),
   });
   onEnd(() => pool.abort());
-  const locks = (await options.open?.({ prefix: options.prefix, ttl: ttlMs, logger: SILENT })) ?? null;
-  onEnd(async () => locks?.close());
+  const openLocks = async (): Promise<Locks | null> => {
+    const locks = (await options.open?.({ prefix: options.prefix, ttl: ttlMs, logger: SILENT })) ?? null;
+    onEnd(async () => locks?.close());
+    return locks;
+  };
+  // this process is no such user
+  const locks = options.store?.admitUsers === undefined ? await openLocks() : null;
   const bystander = locks && new Bystander(locks, report, now);
   onEnd(async () => bystander?.stop());
 
@@ -199,7 +212,8 @@ async function runPhases(
   await pool.finish(8 * ttlMs + FINISH_MS);
   await delay(2 * ttlMs);
   // those of a rival cannot be seen
-  const leftovers = options.subjectPath === null && locks !== null ? await countClaims(locks) : null;
+  const leftLocks = options.subjectPath === null ? (locks ?? (await openLocks())) : null;
+  const leftovers = leftLocks === null ? null : await countClaims(leftLocks);
   report({ event: "leftovers", at: now(), count: leftovers });
   return notTested;
 }
@@ -214,21 +228,22 @@ function createHeader(options: TortureOptions): RunHeader {
 
 function chooseFaults(
   { faults, store }: TortureOptions,
-  proxies: readonly TcpProxy[],
+  proxies: readonly PlaceProxy[],
 ): { readonly faults: readonly FaultName[]; readonly notTested: Readonly<Record<string, string>> } {
   const notTested: Record<string, string> = {};
-  const isIn = (names: readonly string[], name: string): boolean => names.includes(name);
   for (const name of faults) {
-    if (isIn(NETWORK_FAULTS, name) && proxies.length === 0)
-      notTested[name] = "there is no single address without TLS before which a proxy can be put";
-    if (isIn(STORE_FAULTS, name) && store === null) notTested[name] = "this run has not started the store";
+    if ((NETWORK_FAULTS as readonly string[]).includes(name) && proxies.length === 0)
+      notTested[name] =
+        "no proxy can be put before the store: it has TLS, no address, or tells its clients addresses of its own";
+    if (!isStoreFault(name)) continue;
+    if (store === null) notTested[name] = "this run has not started the store";
+    else if (!store.faults.includes(name)) notTested[name] = STORE_FAULT_REASONS[name];
   }
   return { faults: faults.filter((name) => notTested[name] === undefined), notTested };
 }
 
-function startProxies({ workers }: TortureOptions, { target }: ProxiedStore): Promise<TcpProxy[]> {
-  const places = Array.from({ length: workers }, (_, place) => place);
-  return Promise.all(places.map(() => tcpProxy(target)));
+function isStoreFault(name: FaultName): name is StoreFault {
+  return (STORE_FAULTS as readonly string[]).includes(name);
 }
 
 interface RunningRegister {

@@ -28,6 +28,8 @@ export interface RunningWorker {
 export interface WorkerPoolOptions {
   readonly command: ChildCommand;
   readonly places: number;
+  /** Further variables of their environment. */
+  readonly environment?: Readonly<Record<string, string>>;
   settingsOf(worker: number, place: number): WorkerSettings;
   report(event: NemesisEvent): void;
   now(): number;
@@ -39,6 +41,8 @@ export class WorkerPool {
   readonly #ends = new Set<Promise<void>>();
   #count = 0;
   #isOver = false;
+  /** Places whose workers have ended while all are being killed; null: those are filled again at once. */
+  #emptied: number[] | null = null;
 
   constructor(options: WorkerPoolOptions) {
     this.#options = options;
@@ -77,6 +81,20 @@ export class WorkerPool {
     if (!this.#running.has(worker.worker)) return;
     this.#report(worker, "killed", "");
     worker.child.kill("SIGKILL");
+  }
+
+  /** Kills all at once by this function, which gets their process ids; others take their places when it has ended. */
+  async replaceAll<T>(kill: (pids: readonly number[]) => Promise<T>): Promise<T> {
+    const emptied: number[] = [];
+    this.#emptied = emptied;
+    const all = [...this.#running.values()];
+    for (const worker of all) this.#report(worker, "killed", "");
+    try {
+      return await kill(all.flatMap(({ child }) => child.pid ?? []));
+    } finally {
+      this.#emptied = null;
+      for (const place of emptied) this.#start(place);
+    }
   }
 
   stop(worker: RunningWorker): void {
@@ -118,7 +136,8 @@ export class WorkerPool {
     const worker = this.#count++;
     // also one that is stopped, when torture itself is killed; and Ctrl-C of a terminal reaches torture alone
     const [program = "", ...args] = endWithParent(this.#options.command);
-    const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"], detached: true });
+    const env = { ...process.env, ...this.#options.environment };
+    const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"], detached: true, env });
     const running: RunningWorker = { worker, place, child, isReady: false, isStopped: false };
     this.#running.set(worker, running);
     child.stdin?.on("error", () => undefined);
@@ -137,7 +156,9 @@ export class WorkerPool {
       if (!wasKilled)
         this.#report(running, "ended", code === 0 ? "" : hideSecrets(`code ${code ?? signal}: ${errorText.trim()}`));
       // one that cannot even start would be started again and again
-      if (!this.#isOver && (wasKilled || running.isReady)) this.#start(place);
+      if (this.#isOver || !(wasKilled || running.isReady)) return;
+      if (this.#emptied === null) this.#start(place);
+      else this.#emptied.push(place);
     });
     this.#ends.add(ended);
     this.#report(running, "started", "");

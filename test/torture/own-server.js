@@ -6,6 +6,7 @@ export async function startStore() {
   return {
     name: "a server of its own",
     url: "tcp://127.0.0.1:1",
+    faults: [],
     inject: async () => null,
     close: async () => undefined,
   };

@@ -56,7 +56,7 @@ export interface PowerLoss {
   readonly torn: readonly TornSector[];
 }
 
-interface TornSector {
+export interface TornSector {
   /** Within the folder. */
   readonly path: string;
   readonly sector: number;
@@ -144,6 +144,13 @@ export async function losePower(
   const torn = new SurvivingFiles(disk, random, outcome).write();
   markSynced(disk);
   return { outcome, torn };
+}
+
+/** What the folder would have if the disk had written the sector whole. While no process uses it. */
+export function rewriteTornSector({ folder }: PowerLossDisk, { path, sector, whole }: TornSector): void {
+  const file = openSync(join(folder, path), "r+");
+  writeSync(file, whole, 0, whole.length, sector * SECTOR_BYTES);
+  closeSync(file);
 }
 
 function killProcess(pid: number): void {

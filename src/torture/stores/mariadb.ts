@@ -4,8 +4,8 @@ import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { firstAnswer, startOnFreePort } from "../processes/database-process.ts";
 import { systemProgram, versionOf } from "./programs.ts";
-import type { StartedStore } from "./started-store.ts";
-import { injectInto } from "./store-process.ts";
+import type { StartedStore, StoreSetup } from "./started-store.ts";
+import { injectIntoServer } from "./store-process.ts";
 
 /** The first byte after the head of a packet: version 10 of the protocol. An error would begin with 255. */
 const [PACKET_HEAD, HANDSHAKE] = [4, 10];
@@ -13,7 +13,7 @@ const LOG_SIZE = "--innodb-log-file-size=32M";
 /** In every server. */
 const DATABASE = "mysql";
 
-export async function startMariaDb(directory: string): Promise<StartedStore> {
+export async function startMariaDb({ directory }: StoreSetup): Promise<StartedStore> {
   const program = systemProgram("mariadbd");
   const version = versionOf(program, ["--version"]);
   const asRoot = process.getuid?.() === 0 ? ["--user=root"] : [];
@@ -33,10 +33,11 @@ export async function startMariaDb(directory: string): Promise<StartedStore> {
     faults: /Assertion|\[FATAL\]/g,
     isReady: async () => (await firstAnswer(port, Buffer.alloc(0)))[PACKET_HEAD] === HANDSHAKE,
   }));
+  const name = `MariaDB ${version}`;
   return {
-    name: `MariaDB ${version}`,
-    url: `mariadb://root@127.0.0.1:${port}/${DATABASE}`,
-    inject: injectInto(server),
+    ...{ name, url: `mariadb://root@127.0.0.1:${port}/${DATABASE}` },
+    faults: ["store-kill", "store-restart", "store-pause"],
+    inject: injectIntoServer(name, server),
     close: () => server.crash(),
   };
 }

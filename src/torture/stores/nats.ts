@@ -5,8 +5,8 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { firstAnswer, startOnFreePort } from "../processes/database-process.ts";
 import { systemProgram, versionOf } from "./programs.ts";
-import type { StartedStore } from "./started-store.ts";
-import { injectInto } from "./store-process.ts";
+import type { StartedStore, StoreSetup } from "./started-store.ts";
+import { injectIntoServer } from "./store-process.ts";
 
 const BUCKET = "locks";
 /** As clients of NATS make a bucket: the last value of each key, and nothing is discarded in silence. */
@@ -15,7 +15,7 @@ const STREAM = {
   ...{ max_msgs_per_subject: 1, discard: "new", allow_rollup_hdrs: true, deny_delete: true, allow_direct: true },
 };
 
-export async function startNats(directory: string): Promise<StartedStore> {
+export async function startNats({ directory }: StoreSetup): Promise<StartedStore> {
   const program = systemProgram("nats-server");
   const version = versionOf(program, ["--version"]);
   const config = join(directory, "nats.conf");
@@ -33,10 +33,11 @@ export async function startNats(directory: string): Promise<StartedStore> {
     };
   });
   await createBucket(port);
+  const name = `NATS ${version}`;
   return {
-    name: `NATS ${version}`,
-    url: `nats://127.0.0.1:${port}?bucket=${BUCKET}`,
-    inject: injectInto(server),
+    ...{ name, url: `nats://127.0.0.1:${port}?bucket=${BUCKET}` },
+    faults: ["store-kill", "store-restart", "store-pause"],
+    inject: injectIntoServer(name, server),
     close: () => server.crash(),
   };
 }

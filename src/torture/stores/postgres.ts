@@ -5,15 +5,15 @@ import { chmodSync, chownSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { firstAnswer, startOnFreePort } from "../processes/database-process.ts";
 import { postgresProgram, versionOf } from "./programs.ts";
-import type { StartedStore } from "./started-store.ts";
-import { injectInto } from "./store-process.ts";
+import type { StartedStore, StoreSetup } from "./started-store.ts";
+import { injectIntoServer } from "./store-process.ts";
 
 /** PostgreSQL refuses to run as root; so it runs as the user with the fewest rights. */
 const NOBODY = 65_534;
 /** A request for TLS: a server that can be used answers with a letter. */
 const TLS_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 
-export async function startPostgres(directory: string): Promise<StartedStore> {
+export async function startPostgres({ directory }: StoreSetup): Promise<StartedStore> {
   const version = versionOf(postgresProgram("postgres"), ["--version"]);
   const user = process.getuid?.() === 0 ? NOBODY : undefined;
   const data = join(directory, "postgres");
@@ -41,10 +41,11 @@ export async function startPostgres(directory: string): Promise<StartedStore> {
     faults: /PANIC:/g,
     isReady: async () => (await firstAnswer(port, TLS_REQUEST)).length === 1,
   }));
+  const name = `PostgreSQL ${version}`;
   return {
-    name: `PostgreSQL ${version}`,
-    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
-    inject: injectInto(server),
+    ...{ name, url: `postgres://postgres@127.0.0.1:${port}/postgres` },
+    faults: ["store-kill", "store-restart", "store-pause"],
+    inject: injectIntoServer(name, server),
     close: () => server.crash(),
   };
 }

@@ -2,7 +2,8 @@
 
 import { resolve } from "node:path";
 import type { FaultName } from "../../../torture/faults.ts";
-import { FAULT_NAMES, STORE_FAULTS } from "../../../torture/faults.ts";
+import { FAULT_NAMES } from "../../../torture/faults.ts";
+import { STORE_FAULTS } from "../../../torture/stores/started-store.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
 import { STORE_NAMES } from "../../../torture/stores/stores.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";

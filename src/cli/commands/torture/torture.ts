@@ -7,8 +7,11 @@ import { join } from "node:path";
 import { createInterface } from "node:readline/promises";
 import { pathToFileURL } from "node:url";
 import { connect } from "../../../client/connect.ts";
+import { createDriver } from "../../../client/driver-url.ts";
 import type { Locks } from "../../../client/locks.ts";
+import { createLocks } from "../../../client/locks.ts";
 import type { ConnectOptions } from "../../../client/options.ts";
+import { quorum } from "../../../drivers/quorum/driver.ts";
 import { PACKAGE_VERSION } from "../../../protocol/handshake.ts";
 import type { Violation } from "../../../torture/checker.ts";
 import { readHistory } from "../../../torture/history.ts";
@@ -21,7 +24,8 @@ import type { Row } from "../../../torture/report/text.ts";
 import { tableOf } from "../../../torture/report/text.ts";
 import { writeReports } from "../../../torture/report/write-reports.ts";
 import { withoutCreation } from "../../../torture/store-urls.ts";
-import type { StartedStore } from "../../../torture/stores/started-store.ts";
+import type { StartedStore, StoreFault } from "../../../torture/stores/started-store.ts";
+import { STORE_FAULTS, StoreFailedError } from "../../../torture/stores/started-store.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
 import { startStore } from "../../../torture/stores/stores.ts";
 import type { Adapter, OpenSubject } from "../../../torture/subject.ts";
@@ -104,9 +108,13 @@ async function openSubject({ subjectPath, driver, ...options }: WorkerSettings):
 }
 
 async function openLocks(url: string | undefined, driver: string | undefined, options: ConnectOptions): Promise<Locks> {
-  if (driver === undefined) return connect(url, options);
-  const { connectTimeout: _, ...rest } = options;
-  return (await openStore({ driver }, rest)).locks;
+  const { connectTimeout, ...rest } = options;
+  if (driver !== undefined) return (await openStore({ driver }, rest)).locks;
+  const members = url?.split(" ") ?? [];
+  if (members.length < 2) return connect(url, options);
+  // a majority has no url of its own
+  const drivers = await Promise.all(members.map((member) => createDriver(member, { connectTimeout })));
+  return createLocks(quorum(drivers, connectTimeout === undefined ? {} : { connectTimeout }), rest);
 }
 
 /** @throws CommandError usage */
@@ -154,7 +162,9 @@ async function runOne(
     if (name !== null) {
       const data = join(temporaryDirectory, "data");
       mkdirSync(data, { mode: 0o700 });
-      const starting = startOwn === undefined ? startStore(name, data, ownCommand()) : startOwn(data);
+      const faults = chooseStoreFaults(settings, subjectPath);
+      const setup = { directory: data, holdfast: ownCommand(), faults };
+      const starting = startOwn === undefined ? startStore(name, setup) : startOwn(data);
       store = await starting.catch((error: Error) => {
         throw new CommandError("unreachable", error.message, { cause: error });
       });
@@ -194,10 +204,17 @@ async function runOne(
       registerCommand: ownCommand("torture-register"),
       signal,
     });
+  } catch (error) {
+    throw error instanceof StoreFailedError ? new CommandError("unreachable", error.message, { cause: error }) : error;
   } finally {
     await store?.close();
     rmSync(temporaryDirectory, { recursive: true, force: true });
   }
+}
+
+/** A rival promises nothing for a store without its data. */
+function chooseStoreFaults({ faults }: TortureSettings, subjectPath: string | null): StoreFault[] {
+  return STORE_FAULTS.filter((fault) => faults.includes(fault) && (subjectPath === null || fault !== "store-wipe"));
 }
 
 async function chooseLease(open: OpenLocks, prefix: string, storeName: string): Promise<number> {
