@@ -66,26 +66,31 @@ export class EntryQueues {
     const lease = await this.#obtainLease(entry);
     if (entry.status === "ended") return entry.noneAnswer;
     if (entry.status === "present") return this.lookAgain(entry);
-    const creation = this.#toCreation(entry, lease.id, isOnlyIfFree);
-    const response = await this.#sendWithLease(entry, lease, creation);
+    const range = rangeOf(entry.queueName);
+    const others = { request_range: { ...range, keys_only: true, limit: NAMES_OF_INTEREST } };
+    const response = await this.#sendWithLease(entry, lease, {
+      compare: [
+        isAbsent(isOnlyIfFree ? range : { key: encodeText(entry.name) }),
+        // it may arrive after its claim was released
+        isAbsent({ key: encodeText(this.#toTombstone(entry)) }),
+      ],
+      success: [this.#putNew(entry, lease.id), ...this.#toReads(entry)],
+      // a try often fails; else only what was created before by this name is read, with a request of its own: each operation costs the server time
+      ...(isOnlyIfFree && { failure: [...this.#readByName(entry), others] }),
+    });
     if (response === null) return this.place(entry, isOnlyIfFree);
-    const revision = BigInt(response.header.revision);
-    if (entry.isExclusive && response.succeeded === true) {
-      this.#setPresent(entry, revision);
-      entry.seenAt = revision;
-      return this.#grant(entry);
-    }
-    const inQueue = entry.isExclusive && !isOnlyIfFree ? response.responses?.[0]?.response_txn : response;
-    const { responses = [], succeeded = false } = inQueue ?? {};
+    const { responses = [], succeeded = false } = response;
     if (!succeeded) {
-      if (!isOnlyIfFree || hasKeys(responses[0]) || hasKeys(responses[1])) return this.#onFound(entry, responses);
+      if (!isOnlyIfFree) return this.#find(entry);
+      if (hasKeys(responses[0]) || hasKeys(responses[1])) return this.#onFound(entry, responses);
       // only entries of keys that begin with this one
       if (toQueue(responses[2]?.response_range?.kvs, entry.queueName).length === 0) return this.place(entry, false);
       entry.end(null);
       return entry.noneAnswer;
     }
+    const revision = BigInt(response.header.revision);
     this.#setPresent(entry, revision);
-    const view = await this.#toCompleteView(entry, responses[1], revision);
+    const view = await this.#toCompleteView(entry, responses.slice(1), revision);
     refuseBesideForeign(entry, view);
     const answer = await this.#statusIn(entry, view);
     if (answer.state !== "waiting" || entry.claim.wait) return answer;
@@ -93,30 +98,13 @@ export class EntryQueues {
     return { state: "none" };
   }
 
-  /** Most keys are free: then an exclusive claim needs to read nothing. Else the same request puts it into the queue. */
-  #toCreation(entry: Entry, lease: string, isOnlyIfFree: boolean): Txn {
-    const range = rangeOf(entry.queueName);
-    const put = this.#putNew(entry, lease);
-    // it may arrive after its claim was released
-    const isNotReleased = isAbsent({ key: encodeText(this.#toTombstone(entry)) });
-    const failure = this.#readByName(entry);
-    const inQueue: Txn = {
-      compare: [isAbsent({ key: encodeText(entry.name) }), isNotReleased],
-      success: [put, this.#toView(entry)],
-      failure,
-    };
-    if (!entry.isExclusive) return inQueue;
-    const others = { request_range: { ...range, keys_only: true, limit: NAMES_OF_INTEREST } };
-    return {
-      compare: [isAbsent(range), isNotReleased],
-      success: [put],
-      failure: isOnlyIfFree ? [...failure, others] : [{ request_txn: inQueue }],
-    };
+  /** Looks for the entry of a claim that this client does not know, and puts it on a lease of this one. */
+  adopt(entry: Entry): Promise<Answer> {
+    entry.isShared = true;
+    return this.#find(entry);
   }
 
-  /** Looks for the entry of a claim that this client does not know, and puts it on a lease of this one. */
-  async adopt(entry: Entry): Promise<Answer> {
-    entry.isShared = true;
+  async #find(entry: Entry): Promise<Answer> {
     const { responses = [] } = await this.#options.client.txn({ success: this.#readByName(entry) });
     return this.#onFound(entry, responses);
   }
@@ -150,10 +138,11 @@ export class EntryQueues {
     const answers = new Map<Entry, Answer>();
     for (const part of chunk(groupByView(entries), MAX_VIEWS)) {
       const { header, responses } = await this.#options.client.txn({
-        success: part.map(([first]) => this.#toView(first as Entry)),
+        success: part.map(([first]) => ({ request_txn: { success: this.#toReads(first as Entry) } })),
       });
       for (const [index, group] of part.entries()) {
-        const view = await this.#toCompleteView(group[0] as Entry, responses?.[index], BigInt(header.revision));
+        const reads = responses?.[index]?.response_txn?.responses ?? [];
+        const view = await this.#toCompleteView(group[0] as Entry, reads, BigInt(header.revision));
         for (const entry of group) answers.set(entry, await this.#statusIn(entry, view).catch(toRefusedAnswer));
       }
     }
@@ -304,10 +293,10 @@ export class EntryQueues {
     this.#setPresent(entry, createRevision);
   }
 
-  /** Reads what an answer needs: for an exclusive claim its neighbours, else the complete queue. */
-  #toView(entry: Entry): Operation {
+  /** What an answer needs: for an exclusive claim its neighbours, else the complete queue. */
+  #toReads(entry: Entry): readonly Operation[] {
     const range = rangeOf(entry.queueName);
-    if (!entry.isExclusive) return { request_txn: { success: [{ request_range: range }] } };
+    if (!entry.isExclusive) return [{ request_range: range }];
     const revision = String(entry.createRevision);
     const isPresent = entry.status === "present";
     const before = { ...(isPresent && { max_create_revision: revision }), sort_order: "DESCEND", limit: NEIGHBOURS };
@@ -316,12 +305,12 @@ export class EntryQueues {
       const behind = { min_create_revision: String(entry.createRevision + 1n), limit: NEIGHBOURS };
       reads.push({ request_range: { ...range, sort_target: "CREATE", sort_order: "ASCEND", ...behind } });
     }
-    return { request_txn: { success: reads } };
+    return reads;
   }
 
   /** If only entries of keys that begin with this one were read: reads on. */
-  async #toCompleteView(entry: Entry, response: OperationResponse | undefined, revision: bigint): Promise<QueueView> {
-    const [before, behind] = (response?.response_txn?.responses ?? []).map(({ response_range }) => response_range?.kvs);
+  async #toCompleteView(entry: Entry, reads: readonly OperationResponse[], revision: bigint): Promise<QueueView> {
+    const [before, behind] = reads.map(({ response_range }) => response_range?.kvs);
     const queue = toQueue(before, entry.queueName);
     if (!entry.isExclusive) return { queue, isComplete: true, isWanted: hasWaiter(queue), revision };
     const isComplete = (before?.length ?? 0) < NEIGHBOURS;
