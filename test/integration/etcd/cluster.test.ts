@@ -160,7 +160,8 @@ test("a member that falls silent under load is left for another, and the locks o
 
 test("without a majority nothing is granted, and a holder loses its lock in time; with one all goes on", async () => {
   const lock = await openLocks({ ttl: "3s" }).acquire("minority");
-  const waiting = openLocks().acquire("minority");
+  const others = openLocks();
+  const waiting = others.acquire("minority");
   await waitForQueue("minority", 2);
   const leader = await cluster.leader();
   const stopped = cluster.servers.filter((server) => server !== leader);
@@ -172,12 +173,10 @@ test("without a majority nothing is granted, and a holder loses its lock in time
   });
   await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the loss" });
   expect(performance.now() - stoppedAt, "by its own clock").toBeLessThan(4_000);
-  const failure = await openLocks()
-    .acquire("free", { wait: 1_000 })
-    .then(
-      () => null,
-      (error: { readonly code: string }) => error.code,
-    );
+  const failure = await others.acquire("free", { wait: 1_000 }).then(
+    () => null,
+    (error: { readonly code: string }) => error.code,
+  );
   expect(failure, "not busy: nothing holds it").toBe("LOCK_STORE_FAILED");
   expect(isGranted).toBe(false);
   await Promise.all(stopped.map((server) => server.start()));
