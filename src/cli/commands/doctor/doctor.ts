@@ -156,14 +156,14 @@ const CYCLES_OF_DOCTOR = unknownCycles("`holdfast doctor` measures it");
 
 const STATUS_MARKS = { ok: "ok  ", warn: "WARN", fail: "FAIL", unknown: "--  " } as const;
 
-/** The longest name is "connections". */
+/** Names are shorter, but for "conditional writes". */
 const NAME_WIDTH = 12;
 
 function formatChecks(checks: readonly Check[]): string[] {
   const terminal = detectTerminal();
   return checks.flatMap(({ status, name, message, hint }) => {
     const color = status === "ok" ? "green" : status === "fail" ? "red" : status === "warn" ? "yellow" : "dim";
-    const line = `${colorize(STATUS_MARKS[status], color, terminal)}  ${name.padEnd(NAME_WIDTH)}${message}`;
+    const line = `${colorize(STATUS_MARKS[status], color, terminal)}  ${name.padEnd(NAME_WIDTH - 1)} ${message}`;
     return hint === undefined ? [line] : [line, `${" ".repeat(6 + NAME_WIDTH)}${hint}`];
   });
 }
