@@ -9,7 +9,7 @@ export function grantGoalOf(store: string): number {
 }
 
 /** The settings of src/torture/stores/zookeeper.ts. */
-const SESSION_MS = 2_000;
+const SESSIONS_MS: Readonly<Record<string, number>> = { zookeeper: 2_000, "zookeeper-3": 4_000 };
 const TICK_MS = 500;
 /** The default of the document driver. */
 const POLL_MS = 1_000;
@@ -22,7 +22,8 @@ interface CrashGoal {
 /** The longest time from the death of a holder to the next grant, for 99 of 100. */
 export function crashGoalOf(store: string, leaseMs: number): CrashGoal {
   if (store === "server") return { words: "100 ms", ms: 100 };
-  if (store.startsWith("zookeeper")) return { words: "session + tick", ms: SESSION_MS + TICK_MS };
+  const sessionMs = SESSIONS_MS[store];
+  if (sessionMs !== undefined) return { words: "session + tick", ms: sessionMs + TICK_MS };
   if (store.startsWith("etcd")) return { words: "lease + 1.5 s", ms: leaseMs + 1_500 };
   if (DOCUMENT_STORES.includes(store)) return { words: "two leases + poll", ms: 2 * leaseMs + POLL_MS };
   return { words: "lease + 250 ms", ms: leaseMs + 250 };

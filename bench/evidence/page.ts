@@ -5,7 +5,7 @@ import { HOLDFAST_CLASS } from "../torture/subjects.ts";
 import { renderMutants } from "./mutants.ts";
 import { rowsOf } from "./results.ts";
 import { renderRivals } from "./rivals.ts";
-import { renderAnswer, renderCrashes, renderFaults, renderOrigins, renderOthers, renderTotals } from "./stores.ts";
+import { renderAnswer, renderCrashes, renderFaults, renderOthers, renderTotals } from "./stores.ts";
 
 /** The lines of each mark, by its name. */
 export type Blocks = Readonly<Record<string, readonly string[]>>;
@@ -18,7 +18,6 @@ export function renderBlocks(reports: readonly TortureReport[]): Blocks {
     crashes: renderCrashes(own),
     others: renderOthers(own),
     faults: renderFaults(own),
-    origins: renderOrigins(own),
     mutants: renderMutants(),
     rivals: renderRivals(reports),
   };
@@ -33,7 +32,7 @@ export function fillPage(page: string, blocks: Blocks): string {
     const lines = blocks[name];
     if (lines === undefined) throw new Error(`there is no block "${name}"`);
     missing.delete(name);
-    return [`<!-- made: ${name} -->`, "", ...lines, "", "<!-- end -->"].join("\n");
+    return [`<!-- made: ${name} -->`, ...lines, "<!-- end -->"].join("\n");
   });
   if (missing.size > 0) throw new Error(`the page has no mark for ${[...missing].join(", ")}`);
   return filled;

@@ -105,9 +105,9 @@ export function sumRows(rows: readonly DatedRow[]): Totals {
   };
 }
 
-/** A grant by the store may serve several local holders, one after the other. Files of before it was counted have the holders alone. */
-function grantsOf(figures: RunResult["figures"]): number {
-  return (figures as { readonly storeGrants?: number }).storeGrants ?? figures.holds;
+/** A grant of the store may serve several holders, one after the other. Without tokens they cannot be told apart, and holders are counted. */
+function grantsOf({ storeGrants, holds }: RunResult["figures"]): number {
+  return storeGrants ?? holds;
 }
 
 function sumByName(counts: readonly Readonly<Record<string, number>>[]): Readonly<Record<string, number>> {

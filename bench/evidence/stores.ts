@@ -115,25 +115,24 @@ function formatGoal(ms: number, goalMs: number): string {
 }
 
 export function renderFaults(rows: readonly DatedRow[]): string[] {
-  const stores = sumByStore(rows);
   return renderTable(
-    ["Store", "Time", ...FAULT_NAMES.map((name) => `\`${name}\``)],
-    stores.map(({ store, seconds, faults }) => [
-      `**${store}**`,
-      formatSpan(seconds),
-      ...FAULT_NAMES.map((name) => (faults[name] === undefined ? "–" : formatCount(faults[name]))),
-    ]),
-  );
-}
-
-export function renderOrigins(rows: readonly DatedRow[]): string[] {
-  return renderTable(
-    ["Store", "Dates", "Commits", "Not possible there"],
-    sumByStore(rows).map(({ store, days, commits, notTested }) => [
+    [
+      "Store",
+      "Dates",
+      "Commits",
+      "Time",
+      ...FAULT_NAMES.map((name) => `\`${name}\``),
+      "Operations that it does not have",
+    ],
+    sumByStore(rows).map(({ store, days, commits, seconds, faults, notTested }) => [
       `**${store}**`,
       formatDays(days),
       commits.map((commit) => `\`${commit}\``).join(", "),
-      Object.keys(notTested).join(", ") || "–",
+      formatSpan(seconds),
+      ...FAULT_NAMES.map((name) => (faults[name] === undefined ? "–" : formatCount(faults[name]))),
+      Object.keys(notTested)
+        .filter((name) => !(FAULT_NAMES as readonly string[]).includes(name))
+        .join(", ") || "–",
     ]),
     true,
   );
