@@ -8,7 +8,7 @@ import type { DatedRow, Totals } from "./results.ts";
 import { distinct, sumRows } from "./results.ts";
 
 /** Of the runs that were not ok: the files have all. */
-const MAX_OTHERS = 25;
+const MAX_OTHERS = 8;
 
 interface StoreTotals extends Totals {
   /** As `--start` has it. */
@@ -138,20 +138,24 @@ export function renderFaults(rows: readonly DatedRow[]): string[] {
   );
 }
 
-/** Every run whose verdict is not ok. */
+/** The runs whose verdict is not ok: those that were violated first, the latest of each kind first. */
 export function renderOthers(rows: readonly DatedRow[]): string[] {
-  const others = rows.filter((row) => "error" in row || row.verdict !== "ok");
+  const byDate = [...rows].reverse();
+  const violated = byDate.filter((row) => !("error" in row) && row.verdict === "violated");
+  const failed = byDate.filter((row) => "error" in row);
+  const unknown = byDate.filter((row) => !("error" in row) && row.verdict === "unknown");
+  const others = [...violated, ...failed, ...unknown];
   if (others.length === 0) return ["None."];
   const left = others.length - MAX_OTHERS;
   return [
     ...renderTable(
       ["Date, commit", "Command", "Result"],
       others
-        .slice(-MAX_OTHERS)
+        .slice(0, MAX_OTHERS)
         .map((row) => [`${row.date.slice(0, 10)}, \`${row.commit}\``, `\`${row.command}\``, describe(row)]),
       true,
     ),
-    ...(left > 0 ? ["", `${formatCount(left)} earlier ones are in the files.`] : []),
+    ...(left > 0 ? ["", `${formatCount(left)} more of them are in the files.`] : []),
   ];
 }
 
