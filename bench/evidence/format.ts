@@ -16,10 +16,16 @@ export function formatSpan(seconds: number): string {
   return `${Number((seconds / 3_600).toFixed(1))} h`;
 }
 
-/** The first column is text, the others are figures unless `isText`. */
-export function renderTable(head: readonly string[], rows: readonly (readonly string[])[], isText = false): string[] {
-  const rule = head.map((_, index) => (index === 0 || isText ? "---" : "---:"));
+/** @param textColumns so many are text, from the left; the others are figures */
+export function renderTable(head: readonly string[], rows: readonly (readonly string[])[], textColumns = 1): string[] {
+  const rule = head.map((_, index) => (index < textColumns ? "---" : "---:"));
   return [`| ${head.join(" | ")} |`, `|${rule.join("|")}|`, ...rows.map((cells) => `| ${cells.join(" | ")} |`)];
+}
+
+/** "exclusion 3, progress 1"; nothing: "–". */
+export function formatViolations(counts: Readonly<Record<string, number>>): string {
+  const parts = Object.entries(counts).map(([invariant, count]) => `${invariant} ${formatCount(count)}`);
+  return parts.join(", ") || "–";
 }
 
 /** "0", "2 (7 ms)". */

@@ -33,6 +33,8 @@ export interface Totals {
   readonly leasesMs: readonly number[];
   readonly runs: number;
   readonly verdicts: Readonly<Record<RunResult["verdict"] | "failed", number>>;
+  /** By invariant. */
+  readonly violations: Readonly<Record<string, number>>;
   /** In which faults were injected. */
   readonly seconds: number;
   /** By their names. */
@@ -79,6 +81,7 @@ export function sumRows(rows: readonly DatedRow[]): Totals {
       ...{ ok: verdict("ok"), violated: verdict("violated"), unknown: verdict("unknown") },
       failed: rows.length - results.length,
     },
+    violations: sumByName(results.map(({ violations }) => violations)),
     seconds: sum(results.map(({ seconds }) => seconds)),
     faults: sumByName(results.map(({ figures }) => figures.faults)),
     effectiveFaults: total(({ effectiveFaults }) => effectiveFaults),

@@ -2,7 +2,7 @@
 
 import type { TortureReport } from "../torture/report.ts";
 import { HOLDFAST_CLASS } from "../torture/subjects.ts";
-import { formatCount, formatPairs, renderTable } from "./format.ts";
+import { formatCount, formatPairs, formatViolations, renderTable } from "./format.ts";
 import type { DatedRow } from "./results.ts";
 import { distinct, rowsOf, sumRows } from "./results.ts";
 
@@ -17,13 +17,14 @@ export function renderRivals(reports: readonly TortureReport[]): string[] {
     [
       "Class",
       "Store",
-      "Runs ok, violated",
+      "Runs ok",
       "Faults that struck",
       "Grants",
       "Pairs of holders at once",
       "Late writes accepted, with tokens",
       "without",
       "Locks lost and reported",
+      "Violations",
     ],
     distinct(rows.map((row) => `${row.store}\n${row.class}`)).map((group) => {
       const [store = "", kind = ""] = group.split("\n");
@@ -32,15 +33,17 @@ export function renderRivals(reports: readonly TortureReport[]): string[] {
       return [
         kind === HOLDFAST_CLASS ? `**${kind}**` : kind,
         store,
-        `${formatCount(verdicts.ok)}, ${formatCount(verdicts.violated)} of ${formatCount(totals.runs)}`,
+        `${formatCount(verdicts.ok)} of ${formatCount(totals.runs)}`,
         formatCount(effectiveFaults),
         formatCount(holds),
         formatPairs(totals),
         formatCount(totals.staleWritesAccepted),
         formatCount(totals.staleWritesUnfenced),
         formatCount(totals.losses),
+        formatViolations(totals.violations),
       ];
     }),
+    2,
   );
   return [...table, "", `Run on ${days.join(", ")}.`];
 }

@@ -2,7 +2,7 @@
 
 import { FAULT_NAMES } from "../../src/torture/faults.ts";
 import { quantile } from "../harness/stats.ts";
-import { formatCount, formatDays, formatMs, formatPairs, formatSpan, renderTable } from "./format.ts";
+import { formatCount, formatDays, formatMs, formatPairs, formatSpan, formatViolations, renderTable } from "./format.ts";
 import { crashGoalOf, grantGoalOf, noticeGoalOf } from "./goals.ts";
 import type { DatedRow, Totals } from "./results.ts";
 import { distinct, sumRows } from "./results.ts";
@@ -134,7 +134,7 @@ export function renderFaults(rows: readonly DatedRow[]): string[] {
         .filter((name) => !(FAULT_NAMES as readonly string[]).includes(name))
         .join(", ") || "–",
     ]),
-    true,
+    3,
   );
 }
 
@@ -153,7 +153,7 @@ export function renderOthers(rows: readonly DatedRow[]): string[] {
       others
         .slice(0, MAX_OTHERS)
         .map((row) => [`${row.date.slice(0, 10)}, \`${row.commit}\``, `\`${row.command}\``, describe(row)]),
-      true,
+      3,
     ),
     ...(left > 0 ? ["", `${formatCount(left)} more of them are in the files.`] : []),
   ];
@@ -161,6 +161,5 @@ export function renderOthers(rows: readonly DatedRow[]): string[] {
 
 function describe(row: DatedRow): string {
   if ("error" in row) return `no result: ${row.error.replace(/[\n|]/g, " ")}`;
-  const counts = Object.entries(row.violations).map(([invariant, count]) => `${invariant} ${formatCount(count)}`);
-  return [row.verdict, ...counts, ...row.reasons].join("; ").replace(/[\n|]/g, " ");
+  return [row.verdict, formatViolations(row.violations), ...row.reasons].join("; ").replace(/[\n|]/g, " ");
 }

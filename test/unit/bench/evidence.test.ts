@@ -151,12 +151,15 @@ test("every store that torture starts has its goals", () => {
 });
 
 test("a rival is compared with the runs of Holdfast in the same file and on the same store", () => {
-  const rival = createRow({ class: "own lock", verdict: "violated" }, { doubleHolds: 3, doubleHoldMs: 900, holds: 50 });
+  const rival = createRow(
+    { class: "own lock", verdict: "violated", violations: { exclusion: 3 } },
+    { doubleHolds: 3, doubleHoldMs: 900, holds: 50 },
+  );
   const compared = createReport(createRow(), rival, createRow({ store: "etcd" }));
   const table = renderRivals([createReport(createRow({}, { holds: 1_000 })), compared]);
   expect(table.slice(2, 4)).toEqual([
-    "| **Holdfast** | redis | 1, 0 of 1 | 3 | 8 | 0 | 0 | 2 | 1 |",
-    "| own lock | redis | 0, 1 of 1 | 3 | 50 | 3 (900 ms) | 0 | 2 | 1 |",
+    "| **Holdfast** | redis | 1 of 1 | 3 | 8 | 0 | 0 | 2 | 1 | – |",
+    "| own lock | redis | 0 of 1 | 3 | 50 | 3 (900 ms) | 0 | 2 | 1 | exclusion 3 |",
   ]);
   expect(table).toHaveLength(6);
 });
