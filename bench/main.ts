@@ -1,10 +1,10 @@
 // `npm run bench -- [--quick] [case...]`: measures, and (unless quick) writes one JSON a run below bench/results, which
 // is not in the tree. Fails if a gate does not hold; rates are goals, and only reported.
 // `npm run bench -- --page [RUN.json...]`: puts the figures of these runs into docs/results.md, and writes
-// docs/benchmarks.md from it.
+// docs/benchmarks.md from it, and into docs/evidence.md those of all files of --torture.
 // `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: see compare/compare.ts.
 // `npm run bench -- --imports BUILD [--rounds N] [ENTRY...]`: see compare/imports.ts.
-// `npm run bench -- --torture [--rounds SEEDS] [--faults LIST] [RIVAL...]`: see torture/torture.ts.
+// `npm run bench -- --torture [--seeds FIRST-LAST] [--time T] [--faults LIST] [NAME...]`: see torture/torture.ts.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,6 +12,8 @@ import { parseArgs } from "node:util";
 import { CASES } from "./cases/cases.ts";
 import { compareBuilds } from "./compare/compare.ts";
 import { compareImports } from "./compare/imports.ts";
+import { fillPage, renderBlocks } from "./evidence/page.ts";
+import { readTortureReports } from "./evidence/results.ts";
 import type { BenchCase } from "./harness/bench-case.ts";
 import { describeMachine, otherLoads, readCommit } from "./harness/machine.ts";
 import { IS_QUICK_RUN } from "./harness/quick-run.ts";
@@ -22,11 +24,13 @@ import { installThirdParty } from "./harness/third-party.ts";
 import { readVersions } from "./harness/versions.ts";
 import { renderPage } from "./page/page.ts";
 import { addRun, parseResults, renderResults } from "./page/results.ts";
-import { tortureRivals } from "./torture/torture.ts";
+import { parsePlan } from "./torture/plan.ts";
+import { torture } from "./torture/torture.ts";
 
 const RUNS = "bench/results";
 const RESULTS_FILE = "docs/results.md";
 const PAGE_FILE = "docs/benchmarks.md";
+const EVIDENCE_FILE = "docs/evidence.md";
 
 /** By their names, or by the first words of them: "sql-uncontended" is that case on all databases. */
 function selectCases(names: readonly string[]): readonly BenchCase[] {
@@ -87,6 +91,8 @@ function writePage(runs: readonly string[]): void {
     .reduce((all, run) => addRun(all, run, CASES), parseResults(readFileSync(RESULTS_FILE, "utf8")));
   writeFileSync(RESULTS_FILE, renderResults(results));
   writeFileSync(PAGE_FILE, renderPage(CASES, results));
+  const evidence = readFileSync(EVIDENCE_FILE, "utf8");
+  writeFileSync(EVIDENCE_FILE, fillPage(evidence, renderBlocks(readTortureReports())));
 }
 
 const { values, positionals } = parseArgs({
@@ -98,19 +104,20 @@ const { values, positionals } = parseArgs({
     imports: { type: "string" },
     torture: { type: "boolean" },
     rounds: { type: "string" },
+    seeds: { type: "string" },
+    time: { type: "string" },
     faults: { type: "string" },
   },
   allowPositionals: true,
 });
-const rounds = Number(values.rounds ?? (values.torture === true ? 3 : 15));
+const rounds = Number(values.rounds ?? 15);
 if (values.page === true) writePage(positionals);
-else if (values.compare === undefined && values.imports === undefined && values.torture !== true)
-  await main(positionals);
+else if (values.torture === true) await torture(parsePlan(values, positionals));
+else if (values.compare === undefined && values.imports === undefined) await main(positionals);
 else if (!Number.isInteger(rounds) || rounds < 1) {
   console.error(
-    "--torture [--rounds N] [RIVAL...], --compare BUILD [--rounds N] [SUBJECT...], --imports BUILD [--rounds N] [ENTRY...]: BUILD is another checkout with a dist, N a whole number from 1",
+    "--compare BUILD [--rounds N] [SUBJECT...], --imports BUILD [--rounds N] [ENTRY...]: BUILD is another checkout with a dist, N a whole number from 1",
   );
   process.exitCode = 64;
-} else if (values.torture === true) await tortureRivals({ seeds: rounds, faults: values.faults, names: positionals });
-else if (values.imports !== undefined) await compareImports(values.imports, rounds, positionals);
+} else if (values.imports !== undefined) await compareImports(values.imports, rounds, positionals);
 else process.exitCode = (await compareBuilds(values.compare as string, rounds, positionals)) ? 0 : 1;

@@ -19,12 +19,26 @@ export interface Environment {
 
 /** @param folder of the working tree */
 export function readCommit(folder = "."): { readonly commit: string; readonly changed: boolean } {
-  const git = (...args: string[]): string =>
-    spawnSync("git", ["-C", folder, ...args], { encoding: "utf8" }).stdout?.trim() ?? "";
   return {
-    commit: git("rev-parse", "--short=12", "HEAD") || "unknown",
-    changed: git("status", "--porcelain", "--untracked-files=no", "--", "src", "bench", "package.json") !== "",
+    commit: git(folder, "rev-parse", "--short=12", "HEAD") || "unknown",
+    changed: hasChanges(folder, "src", "bench", "package.json"),
   };
+}
+
+/** The last commit that changed the product: results of it are still its own when tests, benches or pages have changed. */
+export function readProductCommit(): { readonly commit: string; readonly changed: boolean } {
+  return {
+    commit: git(".", "log", "-1", "--format=%h", "--abbrev=12", "--", "src") || "unknown",
+    changed: hasChanges(".", "src"),
+  };
+}
+
+function hasChanges(folder: string, ...paths: readonly string[]): boolean {
+  return git(folder, "status", "--porcelain", "--untracked-files=no", "--", ...paths) !== "";
+}
+
+function git(folder: string, ...args: readonly string[]): string {
+  return spawnSync("git", ["-C", folder, ...args], { encoding: "utf8" }).stdout?.trim() ?? "";
 }
 
 export function describeMachine(): string {

@@ -1,49 +1,66 @@
 /** Whose locks are tortured, and where. */
 
-/** As `--start` has them; "server-tcp" is what a rival with a server of its own is compared with. */
-type TortureStore = "redis" | "postgres" | "etcd" | "server-tcp";
+import type { StoreName } from "../../src/torture/stores/stores.ts";
+import { STORE_NAMES } from "../../src/torture/stores/stores.ts";
+
+/** Stores that `holdfast torture` does not start, and that are tortured by their url. */
+const URL_STORE_NAMES = ["dynamodb", "s3"] as const;
+export type UrlStoreName = (typeof URL_STORE_NAMES)[number];
 
 export interface TortureSubject {
-  readonly name: string;
   /** What a published page calls it, until its maintainers have been asked. */
   readonly class: string;
-  readonly store: TortureStore;
+  readonly store: StoreName | UrlStoreName;
   /** The name of its adapter below bench/rivals; null: Holdfast. */
   readonly adapter: string | null;
-  /** Its folder below bench/node_modules; null: it is no package. */
-  readonly folder: string | null;
+  /** No package of others, so its row may have its name. */
+  readonly isByHand?: true;
   /** It needs Node.js 22. */
-  readonly isNewer?: boolean;
+  readonly isNewer?: true;
 }
 
-const HOLDFAST = { name: "Holdfast", class: "Holdfast", adapter: null, folder: null } as const;
+/** Holdfast, as it is called on the command line: on every store. */
+const HOLDFAST_NAME = "holdfast";
+export const HOLDFAST_CLASS = "Holdfast";
 
-export const TORTURE_SUBJECTS: readonly TortureSubject[] = [
-  { ...HOLDFAST, store: "redis" },
-  ofPackage("redlock 4", "quorum library with extension by hand", "redis", "redlock4", "redlock"),
-  ofPackage("redlock 5 beta", "quorum library with extension", "redis", "redlock5"),
-  ofPackage("redis-semaphore", "single-Redis mutex with refresh", "redis", "redis-semaphore"),
-  {
-    ...ofPackage("redlock-universal", "single-Redis lock with extension", "redis", "redlock-universal"),
-    isNewer: true,
-  },
-  ofPackage("@verrou/core", "single-Redis lock with extension by hand", "redis", "verrou", "@verrou/core"),
-  ofPackage("simple-redis-mutex", "single-Redis mutex with tokens", "redis", "simple-redis-mutex"),
-  { name: "SET NX PX", class: "SET NX PX by hand", store: "redis", adapter: "set-nx-px", folder: null },
-  { ...HOLDFAST, store: "postgres" },
-  ofPackage("advisory-lock", "advisory lock", "postgres", "advisory-lock"),
-  { ...HOLDFAST, store: "etcd" },
-  ofPackage("etcd3", "etcd lease", "etcd", "etcd3"),
-  { ...HOLDFAST, store: "server-tcp" },
-  ofPackage("live-mutex", "own server", "server-tcp", "live-mutex"),
+export function isUrlStore(store: TortureSubject["store"]): store is UrlStoreName {
+  return (URL_STORE_NAMES as readonly string[]).includes(store);
+}
+
+const RIVALS: readonly TortureSubject[] = [
+  { class: "quorum library with extension by hand", store: "redis", adapter: "redlock4" },
+  { class: "quorum library with extension", store: "redis", adapter: "redlock5" },
+  { class: "single-Redis mutex with refresh", store: "redis", adapter: "redis-semaphore" },
+  { class: "single-Redis lock with extension", store: "redis", adapter: "redlock-universal", isNewer: true },
+  { class: "single-Redis lock with extension by hand", store: "redis", adapter: "verrou" },
+  { class: "single-Redis mutex with tokens", store: "redis", adapter: "simple-redis-mutex" },
+  { class: "SET NX PX by hand", store: "redis", adapter: "set-nx-px", isByHand: true },
+  { class: "advisory lock", store: "postgres", adapter: "advisory-lock" },
+  { class: "etcd lease", store: "etcd", adapter: "etcd3" },
+  { class: "own server", store: "server-tcp", adapter: "live-mutex" },
 ];
 
-function ofPackage(
-  name: string,
-  kind: string,
-  store: TortureStore,
-  adapter: string,
-  folder: string = adapter,
-): TortureSubject {
-  return { name, class: kind, store, adapter, folder };
+/** Holdfast on each store, followed by its rivals there, so that these are compared within minutes. */
+const SUBJECTS: readonly TortureSubject[] = [...STORE_NAMES, ...URL_STORE_NAMES].flatMap((store) => [
+  { class: HOLDFAST_CLASS, store, adapter: null },
+  ...RIVALS.filter((rival) => rival.store === store),
+]);
+
+/**
+ * @param names of stores: Holdfast alone; of adapters: these rivals, and Holdfast on their stores; "holdfast": it on all stores. None: all
+ * @throws RangeError if one is none of these
+ */
+export function selectSubjects(names: readonly string[]): readonly TortureSubject[] {
+  const known = new Set([HOLDFAST_NAME, ...SUBJECTS.map(({ store, adapter }) => adapter ?? store)]);
+  const unknown = names.filter((name) => !known.has(name));
+  if (unknown.length > 0)
+    throw new RangeError(`no store or rival ${unknown.join(", ")}; there are ${[...known].join(", ")}`);
+  if (names.length === 0) return SUBJECTS;
+  const isNamed = ({ adapter, store }: TortureSubject): boolean => names.includes(adapter ?? store);
+  const storesOfRivals = new Set(RIVALS.filter(isNamed).map(({ store }) => store));
+  return SUBJECTS.filter(
+    (subject) =>
+      isNamed(subject) ||
+      (subject.adapter === null && (names.includes(HOLDFAST_NAME) || storesOfRivals.has(subject.store))),
+  );
 }
