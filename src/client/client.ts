@@ -270,7 +270,12 @@ export class Client {
     for (const localHold of joinedHolds) localHold.refCount++;
     try {
       for (;;) {
-        const acquired = await this.#acquireParts(context, parts, { ...settings, heldKeys }, startedAt + settings.waitMs);
+        const acquired = await this.#acquireParts(
+          context,
+          parts,
+          { ...settings, heldKeys },
+          startedAt + settings.waitMs,
+        );
         if (acquired === null) {
           await releaseAll(joinedHolds);
           return null;

@@ -87,12 +87,12 @@ function toCronTick(job: CronJob): Date | undefined {
   let spanMs = SECOND_MS;
   let latest = nextAfter(runAt - spanMs);
   while (latest > runAt) {
-    spanMs *= 2;
+    spanMs *= 4;
     if (spanMs > LONGEST_GAP_MS) return undefined;
     latest = nextAfter(runAt - spanMs);
   }
-  // there is no tick from `end` on
-  let end = runAt;
+  // most schedules have only one in it. From `end` on there is none
+  let end = nextAfter(latest) > runAt ? latest : runAt;
   let begin = latest;
   while (end - begin >= SECOND_MS) {
     const middle = (begin + end) / 2;

@@ -20,7 +20,9 @@ const programs = new Map<string, string>();
 
 beforeAll(async () => {
   folder = createProgramFolder();
-  const sources = ["cron-worker", "cron-nest-worker", "cron-clock"].map((name) => `test/frameworks/programs/${name}.ts`);
+  const sources = ["cron-worker", "cron-nest-worker", "cron-clock"].map(
+    (name) => `test/frameworks/programs/${name}.ts`,
+  );
   const options = { experimentalDecorators: true, emitDecoratorMetadata: true };
   for (const path of await compilePrograms(folder, "typescript7", sources, options))
     programs.set(basename(path, ".js"), path);

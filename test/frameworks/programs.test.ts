@@ -63,6 +63,10 @@ const NEST_OUTPUT = [
   'two keys: "b a account:a,account:b"',
   'metadata: "clerk"',
   'middleware: "404"',
+  'job: ["true tick job:report",null]',
+  'schedule: {"name":"report","timeZone":"Europe/Berlin","unrefTimeout":true,"cronTime":"0 3 * * *"}',
+  'no jobs: "@LockedCron() has not found the jobs of @nestjs/schedule: import its ScheduleModule, and install it where holdfast finds it, only once"',
+  'job outside: "this instance has no locks: NestJS must make it, and gives them to it after its constructor"',
   'outside: "this instance has no locks: NestJS must make it, and gives them to it after its constructor"',
   "ready: true",
 ];

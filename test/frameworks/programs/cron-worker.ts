@@ -8,7 +8,8 @@ import { appendFileSync } from "node:fs";
 import { CronJob } from "cron";
 import { Cron } from "croner";
 import { connect } from "holdfast";
-import { createRunCoordinator, type TickRun, wrapJob } from "holdfast/cron";
+import type { TickRun } from "holdfast/cron";
+import { createRunCoordinator, wrapJob } from "holdfast/cron";
 import { schedule } from "node-cron";
 import { scheduleJob } from "node-schedule";
 
