@@ -65,6 +65,8 @@ export function LockedCron(
     injectProperty(target.constructor, JOBS, FIND_CRON_JOB, metadata, true);
     const method = descriptor.value as Method;
     const wrapped = copyIdentity(method, async function (this: unknown, run?: unknown) {
+      // a late tick may run in the constructor of its job, which is registered right after that
+      await Promise.resolve();
       // a program that calls the method itself passes the tick
       const source = isObject(run) && "tick" in run ? run.tick : readFinder(this)(name);
       return runTick(readLocks(this), name, (tickRun) => method.call(this, tickRun), toTick(source), settings);
