@@ -42,7 +42,7 @@ export type { ClaimInfo, LockInfo, LockMode } from "./spi/claim-info.ts";
 export type { Driver, Traits } from "./spi/driver.ts";
 export type { Clock, Timer } from "./util/clock.ts";
 export type { Duration } from "./util/duration.ts";
-export { currentLock } from "./wrapping/current-lock.ts";
+export { currentLock, withoutCurrentLock } from "./wrapping/current-lock.ts";
 export { type LockedDecorator, type LockedOptions, locked } from "./wrapping/locked.ts";
 export type { KeySource } from "./wrapping/locked-call.ts";
 export type { WrapOptions } from "./wrapping/wrap.ts";

@@ -184,7 +184,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     files: ["src/middleware/"],
     may: ["src/index.ts", "src/client/options.ts", "src/wrapping/key-template.ts", ...SHARED],
   },
-  { files: ["src/nestjs/"], may: ["src/index.ts", ...SHARED] },
+  { files: ["src/nestjs/"], may: ["src/index.ts", "src/cron/", "src/wrapping/wrap.ts", ...SHARED] },
   // Jobs use the locks that a user passes.
   { files: ["src/cron/"], may: ["src/client/lock.ts", "src/client/locks.ts", ...SHARED] },
 

@@ -545,7 +545,9 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     for (let ahead = waiter.previous; ahead !== null; ahead = ahead.previous) localAhead++;
     const activeClaim = this.#state.status === "none" ? null : this.#state.activeClaim;
     // start the lookup before the claim's own entry is released, so that it counts the claims ahead of it
-    const error = createTimeoutError(this.context.queueReader, { target, activeClaim, localAhead, waitedMs });
+    const { heldKeys = [] } = settings;
+    const wait = { target, activeClaim, localAhead, waitedMs, heldKeys };
+    const error = createTimeoutError(this.context.queueReader, wait);
     this.#removeWaiter(waiter);
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));

@@ -151,6 +151,8 @@ export interface AcquireSettings {
   readonly maxHoldMs: number;
   readonly signal: AbortSignal | undefined;
   readonly keyTemplate?: string | undefined;
+  /** The keys that the async flow of the request holds, for the message of a time-out. Absent: none. */
+  readonly heldKeys?: readonly string[];
   /** Of exclusive locks. */
   readonly queueKind: QueueKind;
   /** 0: the lock is not cached. */

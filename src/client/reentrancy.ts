@@ -8,6 +8,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import type { LockSpec } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { adoptThenable } from "../util/thenable.ts";
+import { currentBoundary } from "./flow-boundary.ts";
 import type { LocalHold } from "./local-hold.ts";
 
 /**
@@ -16,6 +17,8 @@ import type { LocalHold } from "./local-hold.ts";
 export interface FlowFrame {
   readonly localHolds: readonly LocalHold[];
   readonly outer: FlowFrame | null;
+  /** The call of withoutCurrentLock() in which the frame was entered. Inside a later one the frame does not count. */
+  readonly boundary: object | undefined;
 }
 
 /** One key held by a flow, and the local hold that has it. */
@@ -68,7 +71,7 @@ export class FlowHolds {
   /** Begins a context with these locks inside the present one; leave() must follow. */
   enter(localHolds: readonly LocalHold[]): FlowFrame {
     for (const localHold of localHolds) localHold.openFlows++;
-    return { localHolds, outer: this.#storage?.getStore() ?? null };
+    return { localHolds, outer: this.#frame, boundary: currentBoundary() };
   }
 
   /** Calls fn in the context; a thenable that it returns executes there, too. */
@@ -89,19 +92,34 @@ export class FlowHolds {
 
   /** A cheap check that this flow holds nothing; may be false although it holds nothing. */
   get isEmpty(): boolean {
-    return this.#storage === null || this.#storage.getStore() === undefined;
+    return this.#frame === null;
   }
 
   /** The holds of this flow on the key; none outside of a flow or after the release. */
   find(key: string): readonly FlowHold[] {
     const flowHolds: FlowHold[] = [];
-    for (let frame = this.#storage?.getStore() ?? null; frame !== null; frame = frame.outer) {
-      for (const localHold of frame.localHolds) {
-        const spec = localHold.isOpen ? localHold.target.locks.find((item) => item.key === key) : undefined;
-        if (spec !== undefined && !flowHolds.some((item) => item.localHold === localHold))
-          flowHolds.push({ spec, localHold });
-      }
+    for (const localHold of this.#listOpen()) {
+      const spec = localHold.target.locks.find((item) => item.key === key);
+      if (spec !== undefined) flowHolds.push({ spec, localHold });
     }
     return flowHolds;
+  }
+
+  /** The keys that this flow holds, without the client's prefix. */
+  listKeys(): readonly string[] {
+    return [...new Set([...this.#listOpen()].flatMap(({ target }) => target.keys))];
+  }
+
+  #listOpen(): ReadonlySet<LocalHold> {
+    const open = new Set<LocalHold>();
+    for (let frame = this.#frame; frame !== null; frame = frame.outer)
+      for (const localHold of frame.localHolds) if (localHold.isOpen) open.add(localHold);
+    return open;
+  }
+
+  /** The innermost frame of this flow; null inside withoutCurrentLock(). */
+  get #frame(): FlowFrame | null {
+    const frame = this.#storage?.getStore() ?? null;
+    return frame?.boundary === currentBoundary() ? frame : null;
   }
 }

@@ -18,6 +18,8 @@ interface EndedWait {
   /** The number of local requests ahead of this one. */
   readonly localAhead: number;
   readonly waitedMs: number;
+  /** The keys that the async flow of the request held when it began to wait. */
+  readonly heldKeys: readonly string[];
 }
 
 /**
@@ -25,7 +27,7 @@ interface EndedWait {
  * holder.
  */
 export async function createTimeoutError(queueReader: QueueReader, wait: EndedWait): Promise<LockTimeoutError> {
-  const { target, activeClaim, waitedMs } = wait;
+  const { target, activeClaim, waitedMs, heldKeys } = wait;
   const { keys } = target;
   // before the lookup, during which the claim may end
   const paused = activeClaim?.currentPause(queueReader.scheduler.now());
@@ -49,11 +51,21 @@ export async function createTimeoutError(queueReader: QueueReader, wait: EndedWa
   if (!isAnswered) parts.push("the store has not answered");
   if (waitedMs > 0 && blocked.ahead !== undefined) parts.push(`${blocked.ahead} ahead in the queue`);
   const [first, ...rest] = parts;
+  const message = rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`;
   return new LockTimeoutError(
-    rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`,
+    waitedMs > 0 && heldKeys.length > 0 ? `${message}; ${suggestOneRequest(keys, heldKeys)}` : message,
     paused === undefined ? blocked : { ...blocked, paused },
     { keys, ...(!isAnswered && { cause: new StoreError(unanswered, { keys }) }) },
   );
+}
+
+/** What to do about a deadlock between flows, each of which holds what another one waits for: the time-out may be one. */
+function suggestOneRequest(keys: readonly string[], heldKeys: readonly string[]): string {
+  const held = `this async flow holds ${formatKeys(heldKeys)}`;
+  // permits of a semaphore, beside others of the same one
+  if (keys.every((key) => heldKeys.includes(key)))
+    return `${held} already: if others hold a part and wait for more, request all permits at once`;
+  return `${held} meanwhile: if the holder waits for that, request all keys at once with locks.all()`;
 }
 
 /** The result if the lookup fails: its error must not replace the timeout error. */

@@ -2,11 +2,12 @@
 
 import type { Lock } from "../client/lock.ts";
 import type { Locks } from "../client/locks.ts";
-import { describeValue } from "../util/duration.ts";
 import { adoptThenable } from "../util/thenable.ts";
-import { functionRule, isObject, requireValid, validateOptions } from "../util/validate.ts";
+import { functionRule, requireValid, validateOptions } from "../util/validate.ts";
 import type { TickOptions, TickSettings } from "./tick.ts";
-import { claimTick, jobKey, parseTickOptions, requireLocks, TICK_RULES, toNearestTick } from "./tick.ts";
+import { claimTick, jobKey, parseTickOptions, requireLocks, TICK_RULES } from "./tick.ts";
+import type { TickSource } from "./tick-source.ts";
+import { toTick } from "./tick-source.ts";
 
 /** A tick that this process did not run. */
 export interface SkippedTick {
@@ -41,20 +42,10 @@ export interface TickRun {
 /** What runs at each tick. */
 export type Job<Result> = (run: TickRun) => Result | PromiseLike<Result>;
 
-/** What croner passes to its function: a `Cron`, as far as wrapJob() reads it. */
-export interface CronerJob {
-  /** When the run has begun. */
-  currentRun(): Date | null;
-  /** The time of a job that runs once. */
-  getOnce(): Date | null;
-  /** The latest ticks before a time. */
-  previousRuns(n: number, reference?: Date): readonly Date[];
-  readonly options?: { readonly interval?: number | undefined };
-}
-
 /**
- * Returns a function for a scheduler in every process: of all calls with the same tick, one runs the job. The tick is the
- * argument of a call: a date, of which the nearest second counts, or what croner passes. The function returns what the job returns, or undefined if it did not run.
+ * Returns a function for a scheduler in every process: of all calls with the same tick, one runs the job. The tick is the argument of a
+ * call: a date, of which the nearest second counts, or what croner or node-cron pass. cron passes none, and has its job as `this`. The function
+ * returns what the job returns, or undefined if it did not run.
  * @throws TypeError naming the wrong argument; the returned function rejects with what the job or `onSkipped` throws; with
  * LockLostError if the lock of `overlap: false` was lost meanwhile; and with the errors of tryAcquire(): then this process does
  * not run the tick
@@ -64,30 +55,52 @@ export function wrapJob<Result>(
   name: string,
   job: Job<Result>,
   options: JobOptions = {},
-): (tick: Date | CronerJob) => Promise<Result | undefined> {
+): (this: unknown, tick: TickSource) => Promise<Result | undefined> {
   requireLocks(locks);
-  jobKey(name);
   requireValid(job, "job", functionRule);
-  validateOptions("wrapJob", options, { ...TICK_RULES, onSkipped: functionRule });
-  const settings = parseTickOptions(options);
-  return async (source) => {
-    const tick = toTick(source);
-    const skip = async (reason: SkippedTick["reason"]): Promise<undefined> => {
-      await options.onSkipped?.({ name, tick, reason });
-    };
-    const claimed = await claimTick(locks, name, tick, settings);
-    if (claimed !== "claimed") return skip(claimed);
-    const lock = await startJob(locks, name, settings);
-    if (lock === "overlap") return skip(lock);
-    if (lock === null) return adoptThenable(job({ tick, lock }));
-    try {
-      const result = await lock.run(() => job({ tick, lock }));
-      lock.throwIfLost();
-      return result;
-    } finally {
-      await lock.release();
-    }
+  const settings = parseJobOptions("wrapJob", name, options);
+  return async function (this: unknown, source) {
+    // cron passes nothing, or a function to be called at the end
+    const tick = toTick(source === undefined || typeof source === "function" ? this : source);
+    return runTick(locks, name, job, tick, settings);
   };
+}
+
+/** JobOptions with defaults. */
+export interface JobSettings extends TickSettings {
+  readonly onSkipped: JobOptions["onSkipped"];
+}
+
+/** @param subject what messages call the function that got the options. @throws TypeError naming the wrong argument */
+export function parseJobOptions(subject: string, name: string, options: JobOptions): JobSettings {
+  jobKey(name);
+  validateOptions(subject, options, { ...TICK_RULES, onSkipped: functionRule });
+  return { ...parseTickOptions(options), onSkipped: options.onSkipped };
+}
+
+/** Runs the job if this process gets the tick. */
+export async function runTick<Result>(
+  locks: Locks,
+  name: string,
+  job: Job<Result>,
+  tick: Date,
+  settings: JobSettings,
+): Promise<Result | undefined> {
+  const skip = async (reason: SkippedTick["reason"]): Promise<undefined> => {
+    await settings.onSkipped?.({ name, tick, reason });
+  };
+  const claimed = await claimTick(locks, name, tick, settings);
+  if (claimed !== "claimed") return skip(claimed);
+  const lock = await startJob(locks, name, settings);
+  if (lock === "overlap") return skip(lock);
+  if (lock === null) return adoptThenable(job({ tick, lock }));
+  try {
+    const result = await lock.run(() => job({ tick, lock }));
+    lock.throwIfLost();
+    return result;
+  } finally {
+    await lock.release();
+  }
 }
 
 /** Locks the job with `overlap: false`; null if runs may overlap. `maxHold` in milliseconds, default that of the client. */
@@ -102,22 +115,4 @@ export async function startJob(
   // a call made by the running job would join its lock
   if (locks.holds(key)) return "overlap";
   return (await locks.tryAcquire(key, { maxHold, cache: 0 })) ?? "overlap";
-}
-
-/** @throws TypeError for anything that tells no time */
-function toTick(source: unknown): Date {
-  const tick = isObject(source) && "previousRuns" in source ? toCronerTick(source as unknown as CronerJob) : source;
-  if (tick instanceof Date && !Number.isNaN(tick.getTime())) return toNearestTick(tick);
-  throw new TypeError(`tick must be a valid date, or what croner passes to its function, not ${describeValue(source)}`);
-}
-
-/**
- * croner tells when the run has begun, by the clock of this machine: up to a second, or a pause, after the tick, and never before it.
- * @throws TypeError if the schedule has an interval: each process then counts from its own start, so they have no common ticks
- */
-function toCronerTick(job: CronerJob): Date | undefined {
-  if (job.options?.interval)
-    throw new TypeError("the schedule must not have the option interval of croner: use a pattern");
-  const startedAt = job.currentRun() ?? new Date();
-  return job.getOnce() ?? job.previousRuns(1, new Date(startedAt.getTime() + 1))[0];
 }

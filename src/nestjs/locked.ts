@@ -3,6 +3,7 @@
 import type { KeySource, LockedDecorator, LockedOptions, Locks, WrapOptions } from "../index.ts";
 import { locked } from "../index.ts";
 import { isObject } from "../util/validate.ts";
+import { injectProperty, readMetadataApi } from "./property-injection.ts";
 import { HoldfastLocks } from "./token.ts";
 
 /** The options of Locked(): those of locked() but for its keys. Functions get the instance and the arguments of the call. */
@@ -17,20 +18,6 @@ export interface ModuleLockedOptions<
 
 /** The property of an instance that gets the locks. */
 const LOCKS = Symbol("holdfast.locks");
-/** The metadata in which NestJS keeps what its Inject() says about the properties of a class. */
-const INJECTED_PROPERTIES = "self:properties_metadata";
-
-interface InjectedProperty {
-  readonly key: string | symbol;
-  readonly type: unknown;
-}
-
-/** Of the package reflect-metadata, which NestJS needs. */
-interface MetadataApi {
-  getMetadata?(key: string, target: object): readonly InjectedProperty[] | undefined;
-  defineMetadata?(key: string, value: readonly InjectedProperty[], target: object): void;
-}
-
 /**
  * Runs a method of a provider or controller under a lock of HoldfastModule. The running method reaches it by currentLock().
  * @param key a template such as "order:#{orderId}", a function of the instance and the arguments, or an array of these
@@ -51,9 +38,7 @@ export function Locked<This = unknown, Args extends readonly unknown[] = readonl
     Busy
   >) as Decorate;
   return ((target: object, property: string | symbol, descriptor: object) => {
-    if (isObject(property)) throw new TypeError("@Locked() needs experimentalDecorators, as NestJS does");
-    if (typeof target === "function")
-      throw new TypeError(`@Locked() of ${String(property)} must not be on a static method`);
+    requireLegacyMethod("@Locked()", target, property);
     injectLocks(target.constructor);
     return decorate(target, property, descriptor);
   }) as unknown as LockedDecorator<This, Args, Busy>;
@@ -61,18 +46,19 @@ export function Locked<This = unknown, Args extends readonly unknown[] = readonl
 
 type Decorate = (target: object, property: string | symbol, descriptor: object) => unknown;
 
-/** As Inject(HoldfastLocks) on a property. A subclass has those of its base class. */
-function injectLocks(owner: object): void {
-  const { getMetadata, defineMetadata } = Reflect as MetadataApi;
-  if (getMetadata === undefined || defineMetadata === undefined) {
-    throw new TypeError('@Locked() needs the package reflect-metadata: import "reflect-metadata" first');
-  }
-  const properties = getMetadata(INJECTED_PROPERTIES, owner) ?? [];
-  if (properties.some(({ key }) => key === LOCKS)) return;
-  defineMetadata(INJECTED_PROPERTIES, [...properties, { key: LOCKS, type: HoldfastLocks }], owner);
+/** @throws TypeError unless the compiler uses `experimentalDecorators` on a method of instances */
+export function requireLegacyMethod(decorator: string, target: unknown, property: unknown): void {
+  if (isObject(property)) throw new TypeError(`${decorator} needs experimentalDecorators, as NestJS does`);
+  if (typeof target === "function")
+    throw new TypeError(`${decorator} of ${String(property)} must not be on a static method`);
 }
 
-function readLocks(self: unknown): Locks {
+/** As Inject(HoldfastLocks) on a property. */
+export function injectLocks(owner: object): void {
+  injectProperty(owner, LOCKS, HoldfastLocks, readMetadataApi("@Locked()"));
+}
+
+export function readLocks(self: unknown): Locks {
   const locks = (self as { readonly [LOCKS]?: Locks } | undefined)?.[LOCKS];
   if (locks !== undefined) return locks;
   throw new TypeError("this instance has no locks: NestJS must make it, and gives them to it after its constructor");

@@ -3,6 +3,7 @@
 import type { ConnectOptions, Locks } from "../index.ts";
 import { connect } from "../index.ts";
 import { functionRule, locksRule, requireObject, requireValid } from "../util/validate.ts";
+import { importScheduledJobs } from "./scheduled-jobs.ts";
 import { HoldfastLocks } from "./token.ts";
 
 /** Which locks the module provides: those of connect(url, options), or existing ones. */
@@ -69,7 +70,7 @@ function createModule(optionsProvider: object, imports: object[] = []): DynamicM
   return {
     module: HoldfastModule,
     global: true,
-    imports,
+    imports: [...imports, importScheduledJobs()],
     providers: [optionsProvider, locksProvider, shutdownProvider],
     exports: [HoldfastLocks],
   };

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import type { DefineTest } from "../../src/conformance/context.ts";
 import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import { withoutCurrentLock } from "../../src/wrapping/current-lock.ts";
 import { settledState } from "./helpers.ts";
 
 export function testReentrancy(test: DefineTest, { traits }: ConformanceSettings): void {
@@ -33,6 +34,22 @@ export function testReentrancy(test: DefineTest, { traits }: ConformanceSettings
     });
     assert.ok(!locks.holds("key"));
     assert.equal(await lock.release(), true);
+  });
+
+  test("inside withoutCurrentLock() no lock of the flow is held: a nested request waits like a stranger's", async (context) => {
+    const { locks } = await openTestClient(context);
+    let waiting: Promise<unknown> = Promise.resolve();
+    await locks.using("key", async () => {
+      await withoutCurrentLock(async () => {
+        assert.ok(!locks.holds("key"));
+        assert.equal(await locks.tryAcquire("key"), null);
+        waiting = deferRejection(locks.using("key", () => assert.ok(locks.holds("key"))));
+        await locks.using("other", () => assert.ok(locks.holds("other") && !locks.holds("key")));
+      });
+      assert.ok(locks.holds("key"));
+      assert.equal(await settledState(waiting), "pending");
+    });
+    await waiting;
   });
 
   test("parallel flows do not share a lock", async (context) => {

@@ -47,4 +47,11 @@ export const WRAPPING_MUTANTS: readonly Mutant[] = [
     replace: "    this.#state = RELEASING;\n",
     tests: "test/unit/client/forgotten-locks.test.ts",
   },
+  {
+    name: "a request inside withoutCurrentLock() joins the lock of its flow",
+    file: "src/client/reentrancy.ts",
+    find: "return frame?.boundary === currentBoundary() ? frame : null;",
+    replace: "return frame;",
+    tests: "test/unit/wrapping/wrap.test.ts",
+  },
 ];

@@ -6,8 +6,9 @@ import { Body, Controller, Get, Inject, Injectable, Module, Param, Post, Scope, 
 import { NestFactory, Reflector } from "@nestjs/core";
 import type { Locks } from "holdfast";
 import { currentLock } from "holdfast";
+import type { TickRun } from "holdfast/cron";
 import { createExpressMiddleware } from "holdfast/middleware";
-import { HoldfastLocks, HoldfastModule, Locked } from "holdfast/nestjs";
+import { HoldfastLocks, HoldfastModule, Locked, LockedCron } from "holdfast/nestjs";
 
 const say = (what: string, seen: unknown): void => console.log(`${what}: ${JSON.stringify(seen)}`);
 
@@ -52,6 +53,22 @@ class RequestService {
   }
 }
 
+/** The application imports no ScheduleModule: the program passes the ticks. */
+@Injectable()
+class JobsService {
+  @LockedCron("0 3 * * *", { name: "report", timeZone: "Europe/Berlin", overlap: false, unrefTimeout: true })
+  async report({ tick, lock }: TickRun): Promise<string> {
+    return `${this instanceof JobsService} ${tick.toISOString()} ${lock?.keys}`;
+  }
+
+  @LockedCron("0 4 * * *", { name: "nightly", utcOffset: 60 })
+  async nightly(): Promise<void> {}
+
+  // @ts-expect-error a job gets its tick
+  @LockedCron("0 5 * * *", { name: "wrong" })
+  async wrong(_id: number): Promise<void> {}
+}
+
 @Controller("orders")
 class OrdersController {
   constructor(
@@ -74,7 +91,7 @@ class OrdersController {
   }
 }
 
-@Module({ providers: [OrdersService, RequestService], controllers: [OrdersController] })
+@Module({ providers: [OrdersService, RequestService, JobsService], controllers: [OrdersController] })
 class OrdersModule {}
 
 @Module({ providers: [{ provide: "PREFIX", useValue: "nest." }], exports: ["PREFIX"] })
@@ -116,6 +133,13 @@ say("subclass", await orders.nightly());
 say("two keys", await orders.transfer("b", "a"));
 say("metadata", new Reflector().get("role", OrdersController.prototype.pay));
 say("middleware", (await send("/exclusive")).slice(0, 3));
+const jobs = app.get(JobsService);
+const run = { tick: new Date(Math.floor(Date.now() / 1_000) * 1_000), lock: null };
+const reports = [await jobs.report(run), await jobs.report(run)];
+say("job", [reports[0]?.replace(run.tick.toISOString(), "tick"), reports[1] ?? null]);
+say("schedule", new Reflector().get("SCHEDULE_CRON_OPTIONS", JobsService.prototype.report));
+await jobs.report(undefined as never).catch((error: Error) => say("no jobs", error.message));
+await new JobsService().report(run).catch((error: Error) => say("job outside", error.message));
 await new OrdersService().pay("1").catch((error: Error) => say("outside", error.message));
 
 await locks.acquire("held by the application");

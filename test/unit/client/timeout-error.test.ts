@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
-import { test } from "vitest";
+import { EventEmitter, once } from "node:events";
+import { expect, test } from "vitest";
+import type { Lockable } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import type { LockTimeoutError } from "../../../src/errors.ts";
+import { withoutCurrentLock } from "../../../src/wrapping/current-lock.ts";
 
 test("a timeout behind another request of the same client names that holder as well", async () => {
   const locks = createLocks(memory());
@@ -17,5 +20,38 @@ test("a timeout behind another request of the same client names that holder as w
   }
   await holder.release();
   await (await patient).release();
+  await locks.close();
+});
+
+/** The message of the time-out of a request that two flows make, each of which holds what the other one waits for. */
+async function deadlock(first: Lockable, second: Lockable): Promise<string> {
+  const meet = new EventEmitter();
+  const messages = [first, second].map((own, index) =>
+    own.using(async () => {
+      if (index === 1) meet.emit("both");
+      else await once(meet, "both");
+      return (index === 0 ? second : first)
+        .acquire({ wait: index === 0 ? 20 : 60_000 })
+        .then((lock) => lock.release())
+        .catch((error: LockTimeoutError) => error.message);
+    }),
+  );
+  return String(await messages[0]);
+}
+
+test("a time-out names the keys that its flow holds, and what avoids a deadlock between flows", async () => {
+  const locks = createLocks(memory(), { label: "me" });
+  expect(await deadlock(locks.mutex("a"), locks.mutex("b"))).toMatch(
+    /^waited \d+ ms for "b": held by me for \d+ ms, 1 ahead in the queue; this async flow holds "a" meanwhile: if the holder waits for that, request all keys at once with locks\.all\(\)$/,
+  );
+  const permits = locks.semaphore("gpu", 2);
+  expect(await deadlock(permits, permits)).toMatch(
+    /^waited \d+ ms for "gpu": .*; this async flow holds "gpu" already: if others hold a part and wait for more, request all permits at once$/,
+  );
+  await locks.using("a", async () => {
+    await withoutCurrentLock(() => assert.rejects(locks.acquire("a", { wait: 10 }), /^(?!.*this async flow).*$/));
+    const busy = locks.acquire("b", { wait: 0 }).then((lock) => lock.release());
+    await busy;
+  });
   await locks.close();
 });

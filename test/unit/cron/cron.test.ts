@@ -259,6 +259,54 @@ test("the argument of croner gives the latest tick at the beginning of the run",
   expect(await call(job(null, once))).toEqual(once);
 });
 
+/** A `CronJob` with a tick each minute, the zone that it is asked for, and what a pattern of once has. */
+function cronJob(lastDate: Date | null, cronTime: object = { source: "0 * * * * *" }): { readonly zones: unknown[] } {
+  const zones: unknown[] = [];
+  const getNextDateFrom = (start: Date, zone?: string): object => {
+    zones.push(zone);
+    const nextMinute = (Math.floor(start.getTime() / 60_000) + 1) * 60_000;
+    return { toMillis: () => nextMinute };
+  };
+  return { zones, lastDate: () => lastDate, cronTime: { getNextDateFrom, ...cronTime } } as never;
+}
+
+test.each([
+  ["some ms early, since the clock was set back", -20, 0],
+  ["on time", 0, 0],
+  ["late, after a pause", 59_900, 0],
+  ["for the tick after", 59_960, 60_000],
+])(
+  "the tick of the package cron is the latest one of its pattern when the run begins %s",
+  async (_, lateMs, expectedMs) => {
+    const call = wrapJob(client(), "report", ({ tick }) => tick, { maxDelay: "10m" });
+    const job = cronJob(new Date(TICK.getTime() + lateMs));
+    expect(await call(job as never)).toEqual(new Date(TICK.getTime() + expectedMs));
+  },
+);
+
+test("cron calls with its job as this, and with nothing or a function; the zone is that of the job", async () => {
+  const jobs = [
+    cronJob(new Date(TICK), { source: "0 * * * * *", timeZone: "Asia/Kathmandu" }),
+    cronJob(new Date(TICK.getTime() + 60_000), { source: "0 * * * * *", utcOffset: -210 }),
+    cronJob(null, { source: { toMillis: () => TICK.getTime() - 5_000 } }),
+  ];
+  const call = wrapJob(client(), "report", ({ tick }) => tick.getTime() - TICK.getTime(), { maxDelay: "10m" });
+  const args = [undefined, () => undefined, undefined];
+  const results: unknown[] = [];
+  for (const [index, job] of jobs.entries()) results.push(await call.call(job, args[index] as never));
+  expect(results).toEqual([0, 60_000, -5_000]);
+  expect(jobs.map(({ zones }) => [...new Set(zones)])).toEqual([["Asia/Kathmandu"], ["UTC-03:30"], []]);
+});
+
+test("a CronJob without any tick until now is refused", async () => {
+  const never = { source: "* * * * * *", getNextDateFrom: () => ({ toMillis: () => TICK.getTime() + 9e12 }) };
+  await expect(wrapJob(client(), "report", ran)(cronJob(TICK, never) as never)).rejects.toThrow("tick must be");
+});
+
+test("node-cron passes the date of the tick", async () => {
+  expect(await wrapJob(client(), "report", ({ tick }) => tick)({ date: TICK })).toEqual(TICK);
+});
+
 test("a coordinator lets one process run a tick of node-cron, and keeps its claim for distributedLease", async () => {
   const [first, second] = [createRunCoordinator(client()), createRunCoordinator(client())];
   expect(await first.shouldRun(`report:${TICK.toISOString()}`, 90_000)).toBe(true);

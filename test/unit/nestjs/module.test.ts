@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory } from "../../../src/drivers/memory.ts";
-import { HoldfastModule, Locked } from "../../../src/nestjs/index.ts";
+import { HoldfastModule, Locked, LockedCron } from "../../../src/nestjs/index.ts";
 
 test("wrong options of the module are refused", () => {
   const locks = createLocks(memory());
@@ -25,3 +25,21 @@ test("@Locked() without a key, on a static method, by the standard, or without r
   expect(() => decorate(async () => 1, { kind: "method" })).toThrow("needs experimentalDecorators");
   expect(() => decorate(class {}.prototype, "run")).toThrow('import "reflect-metadata" first');
 });
+
+test("@LockedCron() refuses wrong options when the class is defined, and what @Locked() refuses", () => {
+  const cron = LockedCron as (...args: unknown[]) => (...args: unknown[]) => unknown;
+  expect(() => cron("* * * * *")).toThrow("options of LockedCron must be an object");
+  expect(() => cron("* * * * *", { name: "" })).toThrow("name must not be empty");
+  expect(() => cron("* * * * *", { name: "report", maxDelay: -1 })).toThrow("maxDelay must be");
+  expect(() => cron("* * * * *", { name: "report", onSkipped: 3 })).toThrow("onSkipped must be a function");
+  const decorate = cron("* * * * *", { name: "report", timeZone: "Etc/UTC" });
+  expect(() => decorate(class {}, "run", { value: ran })).toThrow(
+    "@LockedCron() of run must not be on a static method",
+  );
+  expect(() => decorate(ran, { kind: "method" })).toThrow("needs experimentalDecorators");
+  expect(() => decorate(class {}.prototype, "run", { value: ran })).toThrow(
+    "@LockedCron() needs the package reflect-metadata",
+  );
+});
+
+async function ran(): Promise<void> {}

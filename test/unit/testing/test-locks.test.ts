@@ -283,10 +283,11 @@ test("what a client loads when it needs it is there when advance(0) settles", as
 test("another copy of the library, such as the one that the program under test imports, knows the errors and the lock", async () => {
   // as the entries of the package, each of which has its own copy
   vi.resetModules();
-  const { currentLock } = await import("../../../src/wrapping/current-lock.ts");
+  const { currentLock, withoutCurrentLock } = await import("../../../src/wrapping/current-lock.ts");
   const errors = await import("../../../src/errors.ts");
   const locks = openLocks();
   assert.deepEqual(await locks.wrap("wrapped", () => currentLock().keys)(), ["wrapped"]);
+  assert.equal(await locks.using("left", () => withoutCurrentLock(() => locks.holds("left"))), false);
   locks.busy("key");
   const timeout: unknown = await locks.acquire("key", { wait: 0 }).catch((error: unknown) => error);
   const lock = await locks.acquire("lost");

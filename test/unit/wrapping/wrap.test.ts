@@ -2,7 +2,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory } from "../../../src/drivers/memory.ts";
-import { currentLock } from "../../../src/wrapping/current-lock.ts";
+import { currentLock, withoutCurrentLock } from "../../../src/wrapping/current-lock.ts";
 
 const opened: Locks[] = [];
 
@@ -149,4 +149,29 @@ test("options behind the function are refused, and not ignored", async () => {
   await expect(locks.mutex("k").using(work as never, { wait: 0 } as never)).rejects.toThrow(behind);
   expect(() => locks.wrap("k", work as never, { wait: 0 } as never)).toThrow(behind);
   expect(await locks.list()).toEqual([]);
+});
+
+test("withoutCurrentLock() leaves the wrapped function's lock, also in what the function returns, and returns its result", async () => {
+  const locks = openLocks();
+  const seen: unknown[] = [];
+  const look = (): void => {
+    seen.push(locks.holds("a"));
+    expect(() => currentLock()).toThrow("currentLock() works only inside");
+  };
+  const query = {
+    // biome-ignore lint/suspicious/noThenProperty: a query builder executes in then()
+    then: (resolve: (row: string) => void) => {
+      look();
+      resolve("row");
+    },
+  };
+  await locks.wrap("a", async () => {
+    expect(withoutCurrentLock(() => look() ?? 1)).toBe(1);
+    expect(await withoutCurrentLock(() => query as PromiseLike<string>)).toBe("row");
+    expect(() => withoutCurrentLock(() => currentLock())).toThrow(TypeError);
+    await withoutCurrentLock(() => locks.wrap("b", async () => seen.push(String(currentLock().keys)))());
+    expect(currentLock().keys).toEqual(["a"]);
+  })();
+  expect(seen).toEqual([false, false, "b"]);
+  expect(() => withoutCurrentLock("a" as never)).toThrow("fn must be a function");
 });
