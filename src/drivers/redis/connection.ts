@@ -77,6 +77,8 @@ export class Connection {
   /** The number of answers of each master, by name. */
   readonly #answerCounts = new Map<string | null, number>();
   #onChange: () => void = () => undefined;
+  /** Before the first connection: the client has ended, and is to be started again. */
+  #onStopped: () => void = () => undefined;
   #wasConnected = false;
   /** Counts the breaks of the connection. */
   epoch = 0;
@@ -320,7 +322,11 @@ export class Connection {
 
   /** The timer does not keep the process alive, while those of some libraries do. */
   #reconnectLater(): void {
-    if (this.#isClosed || !this.#wasConnected) return; // else connectAndDo() tries again
+    if (this.#isClosed) return;
+    if (!this.#wasConnected) {
+      this.#onStopped();
+      return;
+    }
     this.#failedAttempts++;
     const pauseMs = backoffMs(this.#failedAttempts, Math.random(), MAX_BACKOFF_MS, RETRY_INTERVAL_MS);
     this.#reconnectTimer.set(this.#clock.now() + pauseMs);
@@ -351,17 +357,20 @@ export class Connection {
     });
     // a client that has stopped reconnecting must be started again; for one that still retries this does nothing
     const retryTimer = this.#clock.timer(() => connect());
+    const retryLater = (): void => retryTimer.set(this.#clock.now() + RETRY_INTERVAL_MS);
     let isOver = false;
     const connect = (): void => {
       adapter.connect().then(
         () => this.#onChange(),
         (error: unknown) => {
           failure ??= error;
-          if (!isOver) retryTimer.set(this.#clock.now() + RETRY_INTERVAL_MS);
+          if (!isOver) retryLater();
           this.#onChange();
         },
       );
     };
+    // a library that still retried when connect() was called may give up after that
+    this.#onStopped = retryLater;
     connect();
     await new Promise<void>((resolve) => {
       this.#onChange = () => {
@@ -370,6 +379,7 @@ export class Connection {
       this.#onChange();
     });
     this.#onChange = () => undefined;
+    this.#onStopped = () => undefined;
     isOver = true;
     retryTimer.stop();
     stopWatchingErrors();
