@@ -19,9 +19,9 @@ export const STORE_FAULT_REASONS: Readonly<Record<StoreFault, string>> = {
   "store-kill": "the store has no server",
   "store-restart": "the store has no server",
   "store-pause": "the store has no server",
-  "store-fail-over": "the store has no other server that could take over",
-  "store-wipe": "without its data this store excludes nothing, and no setting of it promises more",
-  "power-loss": "what is on the disk of this store is not known, or there is no C compiler",
+  "store-fail-over": "this store cannot be asked for a fail-over",
+  "store-wipe": "this set-up has no guard against the loss of its data",
+  "power-loss": "what this store has on its disk is known only of server and sqlite, on Linux with a C compiler",
 };
 
 export interface StartedStore {
