@@ -19,6 +19,7 @@ import { keepProcessAlive, sleep, withTimeout } from "../../util/timeout.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
 import {
+  isMovedError,
   isNoScriptError,
   isPassingError,
   isPermanentError,
@@ -165,9 +166,10 @@ export class Connection {
           return await withTimeout(this.#clock, deadline - this.#clock.now(), work(), onTimeout);
         } catch (error) {
           failure = error;
-          const isTransient = this.epoch !== epoch || !this.#adapter.isReady || isPassingError(error);
+          const isMoved = this.isCluster && isMovedError(error);
+          const isTransient = this.epoch !== epoch || !this.#adapter.isReady || isPassingError(error) || isMoved;
           const isLate = this.#clock.now() + RETRY_INTERVAL_MS >= deadline;
-          if (!isTransient || isLate || isPermanentError(error)) throw error;
+          if (!isTransient || isLate || (isPermanentError(error) && !isMoved)) throw error;
           await sleep(this.#clock, RETRY_INTERVAL_MS);
         }
       }

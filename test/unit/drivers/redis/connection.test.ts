@@ -36,3 +36,27 @@ test("a client that gives up after it was asked to connect again is started once
   expect(attempts).toBe(3);
   connection.close();
 });
+
+/** Ready at once. */
+function createReadyAdapter(isCluster: boolean): ClientAdapter {
+  return {
+    ...{ isReady: true, isCluster, address: { label: "", isTls: false, isViaSentinel: false } },
+    ...{ takeOwnership: nothing, watchConnection: () => nothing, disconnect: nothing },
+  } as unknown as ClientAdapter;
+}
+
+test.each([
+  [true, "is tried again: its client learns the new master soon", 2],
+  [false, "ends the attempt: the URL is that of a single server", 1],
+])("in a Cluster: %s; MOVED while the driver opens %s", async (isCluster, _, expected) => {
+  const connection = new Connection(createReadyAdapter(isCluster), true, {}, EVENTS);
+  let calls = 0;
+  const opening = connection.connectAndDo(TIMEOUT_MS, async () => {
+    calls++;
+    if (calls === 1) throw new Error("MOVED 1 127.0.0.1:7000");
+  });
+  if (isCluster) await opening;
+  else await expect(opening).rejects.toThrow("MOVED");
+  expect(calls).toBe(expected);
+  connection.close();
+});
