@@ -92,7 +92,10 @@ const REFUSED: readonly (readonly [args: readonly string[], message: string])[] 
   [["--url", "redis://127.0.0.1:1", "--faults", "kill,store-restart", "--yes"], "--faults store-restart would harm"],
   ...(["store-pause", "store-fail-over", "store-wipe", "power-loss"] as const).map(
     (fault) =>
-      [["--url", "redis://127.0.0.1:1", "--faults", fault, "--yes"], `--faults ${fault} would harm your store`] as const,
+      [
+        ["--url", "redis://127.0.0.1:1", "--faults", fault, "--yes"],
+        `--faults ${fault} would harm your store`,
+      ] as const,
   ),
   [["--url", "redis://127.0.0.1:1", "--start", "redis"], "--start and --url exclude each other"],
   [["--url", "redis://127.0.0.1:1"], "--yes is needed to do this without a terminal; nothing was done"],

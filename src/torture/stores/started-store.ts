@@ -1,7 +1,6 @@
 /** A store that torture has started, and may therefore harm. */
 
 import type { Random } from "../../testing/random.ts";
-import type { ChildCommand } from "../worker-pool.ts";
 
 /** What a store may be struck by. Of a store of several servers it strikes one of them, or each in its turn. */
 export const STORE_FAULTS = [
@@ -47,7 +46,7 @@ export interface StoreSetup {
   /** For its data. */
   readonly directory: string;
   /** The command of this program. */
-  readonly holdfast: ChildCommand;
+  readonly holdfast: readonly [string, ...string[]];
   /** It is set up for these, if it can have them. */
   readonly faults: readonly StoreFault[];
 }

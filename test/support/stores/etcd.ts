@@ -102,9 +102,7 @@ export async function startEtcdCluster(options: EtcdOptions = {}): Promise<EtcdC
   installEtcd();
   const ports = await freePorts(6);
   const [clientPorts, peerPorts] = [ports.slice(0, 3), ports.slice(3)];
-  const servers = clientPorts.map((port, index) =>
-    createServer({ ...TOGETHER, ...options }, port, peerPorts, index),
-  );
+  const servers = clientPorts.map((port, index) => createServer({ ...TOGETHER, ...options }, port, peerPorts, index));
   // one that listens for its peers and does not answer them yet costs each of the others a second
   for (const server of servers) await server.spawn();
   await Promise.all(servers.map((server) => server.waitForLeader()));

@@ -78,9 +78,7 @@ async function startOnFreePort<T>(
 /** Why there is no Redis here and none can be had; null if there is. */
 export function redisUnavailableReason(): string | null {
   if (isInstalled()) return null;
-  return canInstall()
-    ? null
-    : `${REDIS_PROGRAM} is not installed, and only root on Debian or Ubuntu could install it`;
+  return canInstall() ? null : `${REDIS_PROGRAM} is not installed, and only root on Debian or Ubuntu could install it`;
 }
 
 export function installRedis(): void {

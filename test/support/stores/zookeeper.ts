@@ -102,11 +102,7 @@ async function startServer(
   const folder = mkdtempSync(join(tmpdir(), "holdfast-zk-"));
   const config = join(folder, "zoo.cfg");
   writeFileSync(join(folder, "myid"), `${id}`);
-  const lines = [
-    ...zooKeeperLines(folder, port),
-    "maxSessionTimeout=40000",
-    ...members,
-  ];
+  const lines = [...zooKeeperLines(folder, port), "maxSessionTimeout=40000", ...members];
   const options = [
     ...JAVA_OPTIONS,
     `-Dznode.container.checkIntervalMs=${reapMs}`,
