@@ -46,6 +46,9 @@ export function etcdArguments({
 export const ALONE: EtcdPace = { heartbeatMs: 20, electionMs: 200 };
 export const TOGETHER: EtcdPace = { heartbeatMs: 100, electionMs: 500 };
 
+/** Under load a write to a majority of disks takes long: of such an election etcd grants no lease that is too short for that. */
+const PATIENT: EtcdPace = { heartbeatMs: 100, electionMs: 1_000 };
+
 export async function startEtcd({ directory }: StoreSetup): Promise<StartedStore> {
   const version = versionOf("etcd", ["--version"]);
   const [{ port, server }] = (await createMembers(directory, 1)) as [Member];
@@ -107,7 +110,7 @@ async function createMembers(directory: string, count: number): Promise<Member[]
         "etcd",
         ...etcdArguments({
           ...{ index, url: `http://127.0.0.1:${port}`, peerUrls, dataDirectory: join(directory, `etcd${index}`) },
-          ...(count === 1 ? ALONE : TOGETHER),
+          ...(count === 1 ? ALONE : PATIENT),
         }),
       ],
       log: join(directory, `log${index}`),
