@@ -179,13 +179,8 @@ async function runPhases(
     }),
   });
   onEnd(() => pool.abort());
-  const openLocks = async (): Promise<Locks | null> => {
-    const locks = (await options.open?.({ prefix: options.prefix, ttl: ttlMs, logger: SILENT })) ?? null;
-    onEnd(async () => locks?.close());
-    return locks;
-  };
   // this process is no such user
-  const locks = options.store?.admitUsers === undefined ? await openLocks() : null;
+  const locks = options.store?.admitUsers === undefined ? await openLocks(options, onEnd) : null;
   const bystander = locks && new Bystander(locks, report, now);
   onEnd(async () => bystander?.stop());
 
@@ -210,7 +205,7 @@ async function runPhases(
   bystander?.stop();
   await pool.finish(8 * ttlMs + FINISH_MS);
   await delay(2 * ttlMs);
-  const leftovers = await countLeftovers(options, locks ?? (await openLocks()));
+  const leftovers = await countLeftovers(options, locks ?? (await openLocks(options, onEnd)));
   report({ event: "leftovers", at: now(), count: leftovers });
   return notTested;
 }
@@ -218,6 +213,16 @@ async function runPhases(
 function startProxies({ workers }: TortureOptions, proxied: ProxiedStore | null): Promise<PlaceProxy[]> {
   const places = Array.from({ length: proxied === null ? 0 : workers }, (_, place) => place);
   return Promise.all(places.map(() => startPlaceProxy(proxied?.targets ?? [])));
+}
+
+/** Null: the store is that of a rival. They are closed at the end. */
+async function openLocks(
+  { open, prefix, ttlMs }: TortureOptions,
+  onEnd: (cleanup: () => Promise<unknown>) => void,
+): Promise<Locks | null> {
+  const locks = (await open?.({ prefix, ttl: ttlMs, logger: SILENT })) ?? null;
+  onEnd(async () => locks?.close());
+  return locks;
 }
 
 /** Null: those of a rival cannot be seen. */
