@@ -162,7 +162,7 @@ export const SUITES: readonly Suite[] = [
     requires: ["bindfs", ...DOCUMENT_STORE_PROGRAMS],
   },
   { name: "leader", tests: ["test/leader/"], requires: [...STORES, ...DOCUMENT_STORE_PROGRAMS] },
-  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis", "etcd"] },
+  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis"] },
   { name: "torture", tests: ["test/torture/"], requires: [...STORES] },
 ];
 

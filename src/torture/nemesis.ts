@@ -50,27 +50,29 @@ export async function injectFaults(options: NemesisOptions, ms: number, signal: 
     const lagMs = random.int(ttlMs / 2);
     const restMs = Math.max(endsAt - performance.now(), 0);
     await Promise.all([
-      inject(options, first, place, id++, restMs, signal),
-      second !== null && delay(lagMs).then(() => inject(options, second, place, id++, restMs, signal)),
+      injectFault(options, first, place, id++, restMs, signal),
+      second !== null && delay(lagMs).then(() => injectFault(options, second, place, id++, restMs, signal)),
     ]);
     await delay(ttlMs / 5 + random.int(ttlMs), undefined, { signal }).catch(() => undefined);
   }
 }
 
-async function inject(
-  { random, report, now }: NemesisOptions,
+/** Injects a fault for as long as it lasts, but at most `longestMs`, and repairs it. False: it was not possible. */
+export async function injectFault(
+  { random, report, now }: Pick<NemesisOptions, "random" | "report" | "now">,
   fault: Fault,
   place: number,
   id: number,
   longestMs: number,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
   const at = now();
   const strike = await fault.strike(random, place);
-  if (strike === null) return;
+  if (strike === null) return false;
   const mark = { event: "fault", fault: fault.name, id, workers: strike.workers } as const;
   report({ ...mark, at, phase: "begin" });
   await delay(Math.min(strike.ms, longestMs), undefined, { signal }).catch(() => undefined);
   await strike.repair();
   report({ ...mark, at: now(), phase: "end" });
+  return true;
 }

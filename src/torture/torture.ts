@@ -31,6 +31,7 @@ import { readOperations } from "./operations.ts";
 import type { PlaceProxy } from "./place-proxy.ts";
 import { startPlaceProxy } from "./place-proxy.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
+import type { ProxiedStore } from "./store-urls.ts";
 import { findProxyTargets } from "./store-urls.ts";
 import type { StartedStore, StoreFault } from "./stores/started-store.ts";
 import { STORE_FAULT_REASONS, STORE_FAULTS } from "./stores/started-store.ts";
@@ -153,9 +154,7 @@ async function runPhases(
   const report = (event: NemesisEvent): void => void register.socket.write(`${JSON.stringify(event)}\n`);
 
   const proxied = options.url === null ? null : findProxyTargets(options.url);
-  const places = Array.from({ length: options.workers }, (_, place) => place);
-  const proxies: readonly PlaceProxy[] =
-    proxied === null ? [] : await Promise.all(places.map(() => startPlaceProxy(proxied.targets)));
+  const proxies = await startProxies(options, proxied);
   onEnd(() => Promise.all(proxies.map((proxy) => proxy.close())));
   // before the workers start
   const environment = options.store?.admitUsers?.() ?? {};
@@ -180,13 +179,8 @@ async function runPhases(
     }),
   });
   onEnd(() => pool.abort());
-  const openLocks = async (): Promise<Locks | null> => {
-    const locks = (await options.open?.({ prefix: options.prefix, ttl: ttlMs, logger: SILENT })) ?? null;
-    onEnd(async () => locks?.close());
-    return locks;
-  };
   // this process is no such user
-  const locks = options.store?.admitUsers === undefined ? await openLocks() : null;
+  const locks = options.store?.admitUsers === undefined ? await openLocks(options, onEnd) : null;
   const bystander = locks && new Bystander(locks, report, now);
   onEnd(async () => bystander?.stop());
 
@@ -211,11 +205,29 @@ async function runPhases(
   bystander?.stop();
   await pool.finish(8 * ttlMs + FINISH_MS);
   await delay(2 * ttlMs);
-  // those of a rival cannot be seen
-  const leftLocks = options.subjectPath === null ? (locks ?? (await openLocks())) : null;
-  const leftovers = leftLocks === null ? null : await countClaims(leftLocks);
+  const leftovers = await countLeftovers(options, locks ?? (await openLocks(options, onEnd)));
   report({ event: "leftovers", at: now(), count: leftovers });
   return notTested;
+}
+
+function startProxies({ workers }: TortureOptions, proxied: ProxiedStore | null): Promise<PlaceProxy[]> {
+  const places = Array.from({ length: proxied === null ? 0 : workers }, (_, place) => place);
+  return Promise.all(places.map(() => startPlaceProxy(proxied?.targets ?? [])));
+}
+
+/** Null: the store is that of a rival. They are closed at the end. */
+async function openLocks(
+  { open, prefix, ttlMs }: TortureOptions,
+  onEnd: (cleanup: () => Promise<unknown>) => void,
+): Promise<Locks | null> {
+  const locks = (await open?.({ prefix, ttl: ttlMs, logger: SILENT })) ?? null;
+  onEnd(async () => locks?.close());
+  return locks;
+}
+
+/** Null: those of a rival cannot be seen. */
+async function countLeftovers({ subjectPath }: TortureOptions, locks: Locks | null): Promise<number | null> {
+  return subjectPath !== null || locks === null ? null : countClaims(locks);
 }
 
 function createHeader(options: TortureOptions): RunHeader {

@@ -1,7 +1,7 @@
 // A lock server whose machine loses its power, again and again, under load of clients on other machines: it starts again by
 // itself, grants nothing twice, and keeps what it has answered.
 
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect } from "vitest";
@@ -12,6 +12,7 @@ import {
   losePower,
   powerLossUnavailableReason,
   removePowerLossDisk,
+  rewriteTornSector,
   schedulePowerLoss,
 } from "../../src/torture/disk/power-loss.ts";
 import { freePort } from "../../src/torture/processes/free-port.ts";
@@ -44,7 +45,6 @@ const MAX_RUN_CHANGES = 60;
 /** A start makes some 25. */
 const MAX_START_CHANGES = 30;
 const START_TIMEOUT_MS = 15_000;
-const SECTOR_BYTES = 512;
 
 const reason = powerLossUnavailableReason();
 let program: BundledProgram;
@@ -129,9 +129,7 @@ class ServerOnDisk {
     const header = this.#torn.find(({ path, sector }) => path === "state/journal" && sector === 0);
     const path = join(this.#state, "journal");
     if (header === undefined || !this.#server?.err().includes(`${path} is damaged`)) return false;
-    const file = openSync(path, "r+");
-    writeSync(file, header.whole, 0, header.whole.length, header.sector * SECTOR_BYTES);
-    closeSync(file);
+    rewriteTornSector(this.#disk, header);
     return true;
   }
 }

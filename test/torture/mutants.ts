@@ -189,6 +189,10 @@ const REDIS: readonly TortureMutant[] = [
   },
 ];
 
+const ETCD_QUEUE: TortureMutant = known("on etcd, a waiting claim that is granted when any entry before it is gone", {
+  ...{ store: "etcd", faults: ["block"], invariants: ["exclusion"], isRare: true },
+});
+
 /** In other stores. */
 const OTHERS: readonly TortureMutant[] = [
   {
@@ -212,9 +216,7 @@ const OTHERS: readonly TortureMutant[] = [
     replace: "const token = [lastToken, claim.floor, 1n]",
     ...{ store: "sqlite", faults: ["block"], invariants: ["tokens"] },
   },
-  known("on etcd, a waiting claim that is granted when any entry before it is gone", {
-    ...{ store: "etcd", faults: ["block"], invariants: ["exclusion"], isRare: true },
-  }),
+  ETCD_QUEUE,
   {
     name: "on ZooKeeper, a node that is granted behind any one before it",
     file: "src/drivers/zookeeper/queue.ts",
@@ -224,4 +226,51 @@ const OTHERS: readonly TortureMutant[] = [
   },
 ];
 
-export const TORTURE_MUTANTS: readonly TortureMutant[] = [...CLIENT, ...SERVER, ...REDIS, ...OTHERS];
+/** In what stores of several servers, wiped ones and disks without power need. */
+const FAILURES: readonly TortureMutant[] = [
+  {
+    name: "behind Sentinels, a grant that does not wait for the replica",
+    file: "src/drivers/redis/connection.ts",
+    find: "      await this.#replicaAcks.waitForAcks(routingKey);\n",
+    replace: "",
+    ...{ store: "redis-sentinel", faults: ["store-fail-over", "store-pause"], invariants: ["exclusion", "tokens"] },
+  },
+  {
+    name: "in a Cluster, one permit too many",
+    file: "src/drivers/redis/lua/lib/queue.lua",
+    find: "return queue.used + permits <= tonumber(limit)",
+    replace: "return queue.used + permits <= tonumber(limit) + 1",
+    ...{ store: "redis-cluster", faults: ["store-fail-over"], invariants: ["exclusion"] },
+  },
+  {
+    name: "a majority of one of three",
+    file: "src/drivers/quorum/quorum-claim.ts",
+    find: "return (members >> 1) + 1;",
+    replace: "return 1;",
+    ...{ store: "redis-majority", faults: ["partition"], invariants: ["exclusion", "tokens"] },
+  },
+  {
+    ...ETCD_QUEUE,
+    name: "on etcd with three members, a waiting claim that is granted when any entry before it is gone",
+    ...{ store: "etcd-3", faults: ["block", "store-fail-over"], invariants: ["exclusion"], isRare: true },
+  },
+  {
+    name: "on ZooKeeper with three members, a node that is granted behind any one before it",
+    file: "src/drivers/zookeeper/queue.ts",
+    find: "if (ownIndex < countAdmitted(queue)) return",
+    replace: "if (ownIndex <= countAdmitted(queue)) return",
+    ...{ store: "zookeeper-3", faults: ["store-kill"], invariants: ["exclusion"] },
+  },
+  {
+    name: "on Redis, a loss of data that begins no grace period",
+    file: "src/drivers/redis/lua/lib/grace.lua",
+    find: "local startsGrace = not isSameRun or",
+    replace: "local startsGrace =",
+    ...{ store: "redis", faults: ["store-wipe"], invariants: ["exclusion"], isRare: true },
+  },
+  known("grants while a restarted server reclaims", {
+    ...{ store: "server-tcp", faults: ["power-loss", "pause"], invariants: ["exclusion"], isRare: true },
+  }),
+];
+
+export const TORTURE_MUTANTS: readonly TortureMutant[] = [...CLIENT, ...SERVER, ...REDIS, ...OTHERS, ...FAILURES];

@@ -6,6 +6,7 @@ import { createRandom } from "../../src/testing/random.ts";
 import { until } from "../../src/testing/until.ts";
 import { readHistory } from "../../src/torture/history.ts";
 import type { StoreName } from "../../src/torture/stores/stores.ts";
+import { STORE_NAMES } from "../../src/torture/stores/stores.ts";
 import { cliSandbox } from "../support/cli-sandbox.ts";
 import { IS_LONG_RUN } from "../support/processes/process-harness.ts";
 import { startRedis } from "../support/stores/redis.ts";
@@ -14,10 +15,10 @@ const sandbox = cliSandbox();
 const SEED = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 const TIMEOUT = { timeout: IS_LONG_RUN ? 1_800_000 : 120_000 };
 const TIME = IS_LONG_RUN ? "15m" : "10s";
-/** In the short form, each store in its own suite has its nemesis; here those that need no more than the suite installs. */
+/** In the short form one of each kind: our server, one server of others, and several. */
 const STORES: readonly StoreName[] = IS_LONG_RUN
-  ? ["server", "server-tcp", "redis", "zookeeper", "etcd", "postgres", "mariadb", "sqlite"]
-  : ["server", "server-tcp", "redis"];
+  ? STORE_NAMES.filter((name) => name !== "nats")
+  : ["server", "server-tcp", "redis", "redis-sentinel"];
 
 interface Summary {
   readonly verdict: string;
@@ -89,6 +90,13 @@ test.concurrent("the server of a rival takes the place of the store", TIMEOUT, a
 const REFUSED: readonly (readonly [args: readonly string[], message: string])[] = [
   [["--url", "redis://127.0.0.1:1", "--faults", "store-kill", "--yes"], "--faults store-kill would harm your store"],
   [["--url", "redis://127.0.0.1:1", "--faults", "kill,store-restart", "--yes"], "--faults store-restart would harm"],
+  ...(["store-pause", "store-fail-over", "store-wipe", "power-loss"] as const).map(
+    (fault) =>
+      [
+        ["--url", "redis://127.0.0.1:1", "--faults", fault, "--yes"],
+        `--faults ${fault} would harm your store`,
+      ] as const,
+  ),
   [["--url", "redis://127.0.0.1:1", "--start", "redis"], "--start and --url exclude each other"],
   [["--url", "redis://127.0.0.1:1"], "--yes is needed to do this without a terminal; nothing was done"],
   [["--start", "oracle"], "--start must be one or more of server,"],

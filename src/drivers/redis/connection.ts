@@ -19,6 +19,7 @@ import { keepProcessAlive, sleep, withTimeout } from "../../util/timeout.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
 import {
+  isMovedError,
   isNoScriptError,
   isPassingError,
   isPermanentError,
@@ -77,6 +78,8 @@ export class Connection {
   /** The number of answers of each master, by name. */
   readonly #answerCounts = new Map<string | null, number>();
   #onChange: () => void = () => undefined;
+  /** Before the first connection: the client has ended, and is to be started again. */
+  #onStopped: () => void = () => undefined;
   #wasConnected = false;
   /** Counts the breaks of the connection. */
   epoch = 0;
@@ -163,9 +166,10 @@ export class Connection {
           return await withTimeout(this.#clock, deadline - this.#clock.now(), work(), onTimeout);
         } catch (error) {
           failure = error;
-          const isTransient = this.epoch !== epoch || !this.#adapter.isReady || isPassingError(error);
+          const isMoved = this.isCluster && isMovedError(error);
+          const isTransient = this.epoch !== epoch || !this.#adapter.isReady || isPassingError(error) || isMoved;
           const isLate = this.#clock.now() + RETRY_INTERVAL_MS >= deadline;
-          if (!isTransient || isLate || isPermanentError(error)) throw error;
+          if (!isTransient || isLate || (isPermanentError(error) && !isMoved)) throw error;
           await sleep(this.#clock, RETRY_INTERVAL_MS);
         }
       }
@@ -320,7 +324,11 @@ export class Connection {
 
   /** The timer does not keep the process alive, while those of some libraries do. */
   #reconnectLater(): void {
-    if (this.#isClosed || !this.#wasConnected) return; // else connectAndDo() tries again
+    if (this.#isClosed) return;
+    if (!this.#wasConnected) {
+      this.#onStopped();
+      return;
+    }
     this.#failedAttempts++;
     const pauseMs = backoffMs(this.#failedAttempts, Math.random(), MAX_BACKOFF_MS, RETRY_INTERVAL_MS);
     this.#reconnectTimer.set(this.#clock.now() + pauseMs);
@@ -351,17 +359,20 @@ export class Connection {
     });
     // a client that has stopped reconnecting must be started again; for one that still retries this does nothing
     const retryTimer = this.#clock.timer(() => connect());
+    const retryLater = (): void => retryTimer.set(this.#clock.now() + RETRY_INTERVAL_MS);
     let isOver = false;
     const connect = (): void => {
       adapter.connect().then(
         () => this.#onChange(),
         (error: unknown) => {
           failure ??= error;
-          if (!isOver) retryTimer.set(this.#clock.now() + RETRY_INTERVAL_MS);
+          if (!isOver) retryLater();
           this.#onChange();
         },
       );
     };
+    // a library that still retried when connect() was called may give up after that
+    this.#onStopped = retryLater;
     connect();
     await new Promise<void>((resolve) => {
       this.#onChange = () => {
@@ -370,6 +381,7 @@ export class Connection {
       this.#onChange();
     });
     this.#onChange = () => undefined;
+    this.#onStopped = () => undefined;
     isOver = true;
     retryTimer.stop();
     stopWatchingErrors();

@@ -16,6 +16,7 @@ interface KnownError {
 
 const LOADING = /\bLOADING\b/;
 const WAIT_ON_REPLICA = /\bWAIT cannot be used with replica\b/;
+const MOVED = /\bMOVED\b/;
 const REPLICA = /\b(READONLY|MASTERDOWN)\b/;
 /** Errors of the certificates, and of a port that does not use TLS. */
 const TLS_FAILURE =
@@ -106,6 +107,14 @@ export function isReplicaError(error: unknown): boolean {
   return REPLICA.test(String(error));
 }
 
+/**
+ * Whether a node of a Cluster does not have the slot any more: its client, or the connection for WAIT, which leads to one node, does not
+ * know the new master yet. To a client of another kind it says that the server is a Cluster.
+ */
+export function isMovedError(error: unknown): boolean {
+  return MOVED.test(String(error));
+}
+
 /** Whether a library gave up waiting for the answer, by an option of its own (ioredis: commandTimeout). */
 export function isTimeoutError(error: unknown): boolean {
   return error instanceof Error && error.message === "Command timed out";
@@ -187,7 +196,7 @@ export function toConnectError(failure: unknown, { isTls }: ClientAddress, timeo
 }
 
 /** The error of open(): with the server's address, and fatal if a retry is useless. */
-export function toOpenError(error: unknown, { label, isViaSentinel }: ClientAddress): unknown {
+export function toOpenError(error: unknown, { label, isViaSentinel }: ClientAddress, isCluster: boolean): unknown {
   if (!(error instanceof Error)) return error;
   const addLabel = (message: string): string =>
     label === "" ? message : message.replace(/^redis(?=: )/, `redis ${label}`);
@@ -196,8 +205,8 @@ export function toOpenError(error: unknown, { label, isViaSentinel }: ClientAddr
     return error;
   }
   for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
-    // during a fail-over the Sentinels soon name the new master
-    const isTransient = isViaSentinel && REPLICA.test(cause.message);
+    // during a fail-over the Sentinels, or the nodes, soon name the new master
+    const isTransient = (isViaSentinel && REPLICA.test(cause.message)) || (isCluster && isMovedError(cause));
     if (cause instanceof RedisStoreError && cause.isFatal && !isTransient)
       return new StoreRefusedError(addLabel(cause.message));
   }

@@ -26,7 +26,7 @@ export async function connectAndVerify(
     });
   } catch (error) {
     if (isReplicaError(error)) await sendRefusedWrite(connection, options);
-    throw toOpenError(error, connection.address);
+    throw toOpenError(error, connection.address, connection.isCluster);
   }
 }
 

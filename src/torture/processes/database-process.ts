@@ -12,7 +12,8 @@ import { descendants, identifyProcess, isAlive, sendSignal } from "./process-tre
 
 const START_MS = 60_000;
 const STOP_MS = 20_000;
-const DIAL_MS = 1_000;
+/** A server on a busy machine takes seconds for its first answer. */
+const DIAL_MS = 5_000;
 const ATTEMPTS = 3;
 const LOG_TAIL = 2_000;
 

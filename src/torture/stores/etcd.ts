@@ -9,15 +9,18 @@ import { versionOf } from "./programs.ts";
 import type { StartedStore, StoreSetup } from "./started-store.ts";
 import { injectInto, injectIntoServer } from "./store-process.ts";
 
-export interface EtcdMember {
+export interface EtcdPace {
+  readonly heartbeatMs: number;
+  readonly electionMs: number;
+}
+
+export interface EtcdMember extends EtcdPace {
   readonly index: number;
   /** The url of this one for its clients. */
   readonly url: string;
   /** Those of all members for each other. */
   readonly peerUrls: readonly string[];
   readonly dataDirectory: string;
-  readonly heartbeatMs: number;
-  readonly electionMs: number;
 }
 
 /** The arguments of a member. */
@@ -40,8 +43,11 @@ export function etcdArguments({
 }
 
 /** A leader that does not get the processor for this time is replaced; one alone only waits for itself. */
-const ALONE = { heartbeatMs: 20, electionMs: 200 };
-const TOGETHER = { heartbeatMs: 100, electionMs: 500 };
+export const ALONE: EtcdPace = { heartbeatMs: 20, electionMs: 200 };
+export const TOGETHER: EtcdPace = { heartbeatMs: 100, electionMs: 500 };
+
+/** Under load a write to a majority of disks takes long: of such an election etcd grants no lease that is too short for that. */
+const PATIENT: EtcdPace = { heartbeatMs: 100, electionMs: 1_000 };
 
 export async function startEtcd({ directory }: StoreSetup): Promise<StartedStore> {
   const version = versionOf("etcd", ["--version"]);
@@ -104,7 +110,7 @@ async function createMembers(directory: string, count: number): Promise<Member[]
         "etcd",
         ...etcdArguments({
           ...{ index, url: `http://127.0.0.1:${port}`, peerUrls, dataDirectory: join(directory, `etcd${index}`) },
-          ...(count === 1 ? ALONE : TOGETHER),
+          ...(count === 1 ? ALONE : PATIENT),
         }),
       ],
       log: join(directory, `log${index}`),

@@ -68,7 +68,8 @@ function createDisk(folder: string, isWanted: boolean): PowerLossDisk | null {
   return isWanted && powerLossUnavailableReason() === null ? createPowerLossDisk(folder) : null;
 }
 
-function isListening(address: Address): Promise<boolean> {
+/** Whether a server takes connections there. */
+export function isListening(address: Address): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(address);
     socket.once("connect", () => resolve(true)).once("error", () => resolve(false));

@@ -1,7 +1,6 @@
 /** A store that torture has started, and may therefore harm. */
 
 import type { Random } from "../../testing/random.ts";
-import type { ChildCommand } from "../worker-pool.ts";
 
 /** What a store may be struck by. Of a store of several servers it strikes one of them, or each in its turn. */
 export const STORE_FAULTS = [
@@ -19,9 +18,9 @@ export const STORE_FAULT_REASONS: Readonly<Record<StoreFault, string>> = {
   "store-kill": "the store has no server",
   "store-restart": "the store has no server",
   "store-pause": "the store has no server",
-  "store-fail-over": "the store has no other server that could take over",
-  "store-wipe": "without its data this store excludes nothing, and no setting of it promises more",
-  "power-loss": "what is on the disk of this store is not known, or there is no C compiler",
+  "store-fail-over": "this store cannot be asked for a fail-over",
+  "store-wipe": "this set-up has no guard against the loss of its data",
+  "power-loss": "what this store has on its disk is known only of server and sqlite, on Linux with a C compiler",
 };
 
 export interface StartedStore {
@@ -47,7 +46,7 @@ export interface StoreSetup {
   /** For its data. */
   readonly directory: string;
   /** The command of this program. */
-  readonly holdfast: ChildCommand;
+  readonly holdfast: readonly [string, ...string[]];
   /** It is set up for these, if it can have them. */
   readonly faults: readonly StoreFault[];
 }

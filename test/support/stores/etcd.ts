@@ -13,6 +13,8 @@ import { until } from "../../../src/testing/until.ts";
 import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
 import { freePorts } from "../../../src/torture/processes/free-port.ts";
 import { signalChild } from "../../../src/torture/processes/process-tree.ts";
+import type { EtcdPace } from "../../../src/torture/stores/etcd.ts";
+import { ALONE, etcdArguments, TOGETHER } from "../../../src/torture/stores/etcd.ts";
 import type { Certificate } from "../certificates.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
 
@@ -77,7 +79,7 @@ type EtcdBody = any;
 export async function startEtcd(options: EtcdOptions = {}): Promise<EtcdServer> {
   installEtcd();
   const [port = 0, peerPort = 0] = await freePorts(2);
-  const server = createServer({ heartbeatMs: 20, electionMs: 200, ...options }, port, [peerPort], 0);
+  const server = createServer({ ...ALONE, ...options }, port, [peerPort], 0);
   await server.start();
   return server;
 }
@@ -100,9 +102,7 @@ export async function startEtcdCluster(options: EtcdOptions = {}): Promise<EtcdC
   installEtcd();
   const ports = await freePorts(6);
   const [clientPorts, peerPorts] = [ports.slice(0, 3), ports.slice(3)];
-  const servers = clientPorts.map((port, index) =>
-    createServer({ heartbeatMs: 100, electionMs: 500, ...options }, port, peerPorts, index),
-  );
+  const servers = clientPorts.map((port, index) => createServer({ ...TOGETHER, ...options }, port, peerPorts, index));
   // one that listens for its peers and does not answer them yet costs each of the others a second
   for (const server of servers) await server.spawn();
   await Promise.all(servers.map((server) => server.waitForLeader()));
@@ -136,11 +136,12 @@ type InternalServer = EtcdServer & {
 };
 
 function createServer(
-  { heartbeatMs, electionMs, quotaBytes, tokenTtlSeconds, tls, args = [], program = PROGRAM }: EtcdOptions,
+  options: EtcdOptions & EtcdPace,
   port: number,
   peerPorts: readonly number[],
   index: number,
 ): InternalServer {
+  const { heartbeatMs, electionMs, quotaBytes, tokenTtlSeconds, tls, args = [], program = PROGRAM } = options;
   const folder = mkdtempSync(join(tmpdir(), "holdfast-etcd-"));
   const url = `${tls === undefined ? "http" : "https"}://127.0.0.1:${port}`;
   const peerUrls = peerPorts.map((peerPort) => `http://127.0.0.1:${peerPort}`);
@@ -152,11 +153,8 @@ function createServer(
     writeFileSync(files.ca, tls.ca);
   }
   const command = [
-    ...[program, "--name", `m${index}`, "--data-dir", join(folder, "data")],
-    ...["--listen-client-urls", url, "--advertise-client-urls", url],
-    ...["--listen-peer-urls", peerUrl, "--initial-advertise-peer-urls", peerUrl],
-    ...["--initial-cluster", peerUrls.map((otherUrl, otherIndex) => `m${otherIndex}=${otherUrl}`).join(",")],
-    ...["--heartbeat-interval", String(heartbeatMs), "--election-timeout", String(electionMs)],
+    program,
+    ...etcdArguments({ index, url, peerUrls, dataDirectory: join(folder, "data"), heartbeatMs, electionMs }),
     ...(quotaBytes === undefined ? [] : ["--quota-backend-bytes", String(quotaBytes)]),
     ...(tokenTtlSeconds === undefined ? [] : ["--auth-token-ttl", String(tokenTtlSeconds)]),
     ...(tls === undefined ? [] : ["--cert-file", files.cert, "--key-file", files.key]),

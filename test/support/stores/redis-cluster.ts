@@ -8,11 +8,11 @@ import { Redis } from "ioredis";
 import { until } from "../../../src/testing/until.ts";
 import { freePort } from "../../../src/torture/processes/free-port.ts";
 import { signalChild } from "../../../src/torture/processes/process-tree.ts";
+import { clusterArguments, formCluster } from "../../../src/torture/stores/redis-cluster.ts";
 import type { CertificateFiles } from "../certificates.ts";
 import { installRedis, killAndCheckLog, startRedisProcess, throwOnViolations, tlsArguments } from "./redis.ts";
 import { inspectRedisServer } from "./redis-inspector.ts";
 
-const SLOTS = 16_384;
 /** A replica that was told to take over gives it up after five seconds, if it was not elected. */
 const FAILOVER_MS = 5_500;
 
@@ -41,6 +41,7 @@ type SlotRange = readonly [from: number, to: number, master: readonly [host: str
 
 interface ClusterNode {
   readonly port: number;
+  readonly busPort: number;
   readonly tlsPort: number;
   /** What the nodes reach each other by. */
   readonly among: number;
@@ -68,40 +69,22 @@ export async function startRedisCluster(
   const nodes = await Promise.all(
     Array.from({ length: count }, (_, index) => startNode(join(folder, String(index)), clusterOptions)),
   );
-  await joinNodes(nodes, masters);
-  const hasAllSlots = async (): Promise<boolean> => {
-    for (const { admin } of nodes) if (!(await isComplete(admin, count))) return false;
-    return true;
-  };
-  await until(hasAllSlots, { within: 60_000, what: "the cluster" });
-  if (withReplicas) {
-    await Promise.all(
-      nodes.slice(masters).map(({ admin }, index) => admin.cluster("REPLICATE", (nodes[index] as ClusterNode).id)),
-    );
-    const online = async (): Promise<boolean> => {
-      for (const { admin } of nodes.slice(masters)) {
-        if (!/master_link_status:up/.test(await admin.info("replication"))) return false;
-      }
-      return true;
-    };
-    await until(online, { within: 60_000, what: "the replicas" });
-  }
+  await formCluster(nodes, masters);
   return createCluster(nodes, masters, folder);
 }
 
 async function startNode(folder: string, { tls, settings = [] }: ClusterOptions): Promise<ClusterNode> {
   mkdirSync(folder);
-  const [port, bus, tlsPort] = [await freePort(), await freePort(), await freePort()];
+  const [port, busPort, tlsPort] = [await freePort(), await freePort(), await freePort()];
   const encrypted = tls === undefined ? [] : [...tlsArguments(tlsPort, tls), "--tls-cluster", "yes"];
-  const clustered = ["--cluster-enabled", "yes", "--cluster-port", String(bus), "--cluster-node-timeout", "1000"];
-  const failoverOptions = ["--cluster-replica-validity-factor", "0"];
   const restarted = (): Promise<ChildProcess> =>
-    startRedisProcess(folder, port, [...clustered, ...failoverOptions, ...encrypted, ...settings]);
+    startRedisProcess(folder, port, [...clusterArguments(busPort), ...encrypted, ...settings]);
   const child = await restarted();
   const admin = new Redis(port, "127.0.0.1", { retryStrategy: () => 100 });
   admin.on("error", () => undefined);
   return {
     port,
+    busPort,
     tlsPort,
     among: tls === undefined ? port : tlsPort,
     child,
@@ -109,25 +92,6 @@ async function startNode(folder: string, { tls, settings = [] }: ClusterOptions)
     admin,
     id: String(await admin.cluster("MYID")),
   };
-}
-
-async function joinNodes(nodes: readonly ClusterNode[], masters: number): Promise<void> {
-  const bus = async ({ admin }: ClusterNode): Promise<string> =>
-    String(((await admin.config("GET", "cluster-port")) as string[])[1]);
-  const first = nodes[0] as ClusterNode;
-  for (const [index, { admin }] of nodes.entries()) {
-    await admin.cluster("SET-CONFIG-EPOCH", index + 1);
-    if (index > 0) await admin.call("CLUSTER", "MEET", "127.0.0.1", String(first.port), await bus(first));
-    if (index >= masters) continue;
-    const [from, to] = [Math.floor((index * SLOTS) / masters), Math.floor(((index + 1) * SLOTS) / masters) - 1];
-    await admin.call("CLUSTER", "ADDSLOTSRANGE", String(from), String(to));
-  }
-}
-
-async function isComplete(admin: Redis, count: number): Promise<boolean> {
-  const info = String(await admin.cluster("INFO"));
-  const signs = ["cluster_state:ok", `cluster_slots_ok:${SLOTS}`, `cluster_known_nodes:${count}`];
-  return signs.every((sign) => info.includes(`${sign}\r\n`));
 }
 
 function createCluster(nodes: readonly ClusterNode[], masters: number, folder: string): RedisCluster {

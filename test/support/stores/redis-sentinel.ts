@@ -10,20 +10,28 @@ import { until } from "../../../src/testing/until.ts";
 import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
 import { freePort } from "../../../src/torture/processes/free-port.ts";
 import { signalChild } from "../../../src/torture/processes/process-tree.ts";
+import { REDIS_PROGRAM, tellRedis } from "../../../src/torture/stores/redis-process.ts";
+import type { SentinelPlace } from "../../../src/torture/stores/redis-sentinel.ts";
+import {
+  askMasterPort,
+  failOverBySentinel,
+  knowsAll,
+  MASTER_NAME,
+  SENTINEL_COUNT,
+  SENTINEL_PERIODS,
+  sentinelConfiguration,
+} from "../../../src/torture/stores/redis-sentinel.ts";
 import type { CertificateFiles } from "../certificates.ts";
 import {
   hasEnded,
   installRedis,
   isUp,
   killAndCheckLog,
-  REDIS_SERVER_PROGRAM,
   startRedisProcess,
   throwOnViolations,
   tlsArguments,
 } from "./redis.ts";
 import { inspectRedisServer } from "./redis-inspector.ts";
-
-const SENTINEL_COUNT = 3;
 
 export interface RedisSentinels {
   /** What the Sentinels call their master. */
@@ -97,19 +105,14 @@ export async function startRedisSentinels(
     what: "the replica",
   });
   const sentinels = await Promise.all(
-    Array.from({ length: SENTINEL_COUNT }, (_, index) => {
-      // the last one only votes: if all stood for election at once, each would vote for itself, again and again
-      const patienceMs = index < SENTINEL_COUNT - 1 ? downAfterMs : downAfterMs + 60_000;
-      return startSentinel(addressOf(`s${index}`), monitoredMaster, patienceMs, tls);
-    }),
+    Array.from({ length: SENTINEL_COUNT }, (_, index) =>
+      startSentinel({ index, directory: addressOf(`s${index}`), masterPort: monitoredMaster, downAfterMs }, tls),
+    ),
   );
-  const checks = sentinels.map(({ link }) => async (): Promise<boolean> => {
-    const reply = String(await link.call("SENTINEL", "MASTER", "mymaster"));
-    return /num-slaves,1,/.test(reply) && /num-other-sentinels,2,/.test(reply);
-  });
-  for (const isKnown of checks) await until(isKnown, { within: 60_000, what: "the Sentinels" });
+  const sentinelPort = (sentinels[0] as RunningSentinel).port;
+  for (const { port } of sentinels) await until(() => knowsAll(port), { within: 60_000, what: "the Sentinels" });
   return {
-    name: "mymaster",
+    name: MASTER_NAME,
     sentinels: sentinels.map(({ port, tlsPort }) => ({ host: "127.0.0.1", port, tlsPort })),
     ports: [master, replica],
     admin,
@@ -119,24 +122,14 @@ export async function startRedisSentinels(
     },
     hasEnded: (server) => hasEnded(servers[server] as ChildProcess),
     signal: (server, name) => signalChild(servers[server] as ChildProcess, name),
-    async failOver() {
-      try {
-        return (await sentinels[0]?.link.call("SENTINEL", "FAILOVER", "mymaster")) === "OK";
-      } catch (error) {
-        if (/^(INPROG|NOGOODSLAVE)/.test((error as Error).message)) return false;
-        throw error;
-      }
-    },
-    async masterPort() {
-      const address = (await sentinels[0]?.link.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")) as string[];
-      return Number(address[1]);
-    },
+    failOver: () => failOverBySentinel(sentinelPort),
+    masterPort: () => askMasterPort(sentinelPort),
     async stop() {
       const violations: string[] = [];
       for (const [index, child] of servers.entries()) {
         violations.push(...(await inspectRedisServer(index === 0 ? master : replica, child)));
       }
-      for (const redis of [...admin, ...sentinels.map(({ link }) => link)]) redis.disconnect();
+      for (const redis of admin) redis.disconnect();
       for (const child of [...sentinels.map((sentinel) => sentinel.child), ...servers]) await killAndCheckLog(child);
       rmSync(folder, { recursive: true, force: true });
       throwOnViolations(violations);
@@ -150,31 +143,20 @@ function openConnection(port: number): Redis {
   return redis;
 }
 
-async function startSentinel(
-  folder: string,
-  master: number,
-  downAfterMs: number,
-  tls?: CertificateFiles,
-): Promise<{ readonly port: number; readonly tlsPort: number; readonly child: ChildProcess; readonly link: Redis }> {
+interface RunningSentinel {
+  readonly port: number;
+  readonly tlsPort: number;
+  readonly child: ChildProcess;
+}
+
+async function startSentinel(place: Omit<SentinelPlace, "port">, tls?: CertificateFiles): Promise<RunningSentinel> {
   const [port, tlsPort] = [await freePort(), await freePort()];
-  const file = join(folder, "sentinel.conf");
-  const lines = [
-    `port ${port}`,
-    "bind 127.0.0.1",
-    `logfile ${join(folder, "log")}`,
-    `dir ${folder}`,
-    `sentinel monitor mymaster 127.0.0.1 ${master} 2`,
-    `sentinel down-after-milliseconds mymaster ${downAfterMs}`,
-    "sentinel failover-timeout mymaster 3000",
-  ];
-  writeFileSync(file, lines.join("\n"));
+  const file = join(place.directory, "sentinel.conf");
+  writeFileSync(file, sentinelConfiguration({ ...place, port }));
   const encrypted = tls === undefined ? [] : [...tlsArguments(tlsPort, tls), "--tls-replication", "yes"];
-  const [program = "", ...args] = endWithParent([REDIS_SERVER_PROGRAM, file, "--sentinel", ...encrypted]);
+  const [program = "", ...args] = endWithParent([REDIS_PROGRAM, file, "--sentinel", ...encrypted]);
   const child = spawn(program, args, { stdio: "ignore" });
   await until(() => isUp(port), { within: 30_000, what: "a Sentinel" });
-  const link = openConnection(port);
-  // a replica whose INFO is older than five pings is not promoted, and while its master is down it is asked once a second
-  const periods = ["info-period", "200", "publish-period", "200", "ping-period", "300", "ask-period", "100"];
-  await link.call("SENTINEL", "DEBUG", ...periods);
-  return { port, tlsPort, child, link };
+  await tellRedis(port, "SENTINEL", "DEBUG", ...SENTINEL_PERIODS);
+  return { port, tlsPort, child };
 }

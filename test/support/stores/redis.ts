@@ -10,11 +10,10 @@ import { until } from "../../../src/testing/until.ts";
 import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
 import { freePort } from "../../../src/torture/processes/free-port.ts";
 import { signalChild } from "../../../src/torture/processes/process-tree.ts";
+import { IMMEDIATE_REPLICATION, REDIS_PROGRAM } from "../../../src/torture/stores/redis-process.ts";
 import type { CertificateFiles } from "../certificates.ts";
 import { canInstall, installPackages } from "../debian-packages.ts";
 import { inspectRedisServer } from "./redis-inspector.ts";
-
-export const REDIS_SERVER_PROGRAM = "redis-server";
 
 /** What a server writes to its log where it, or a script, has failed. */
 const LOGGED_FAULT = /^.* # .*(?:script|lua|critical|assert|bug report).*$/gim;
@@ -79,20 +78,18 @@ async function startOnFreePort<T>(
 /** Why there is no Redis here and none can be had; null if there is. */
 export function redisUnavailableReason(): string | null {
   if (isInstalled()) return null;
-  return canInstall()
-    ? null
-    : `${REDIS_SERVER_PROGRAM} is not installed, and only root on Debian or Ubuntu could install it`;
+  return canInstall() ? null : `${REDIS_PROGRAM} is not installed, and only root on Debian or Ubuntu could install it`;
 }
 
 export function installRedis(): void {
   if (isInstalled()) return;
   const reason = redisUnavailableReason();
   if (reason !== null) throw new Error(reason);
-  installPackages([REDIS_SERVER_PROGRAM], "the Redis tests");
+  installPackages([REDIS_PROGRAM], "the Redis tests");
 }
 
 function isInstalled(): boolean {
-  return spawnSync(REDIS_SERVER_PROGRAM, ["--version"], { stdio: "ignore" }).status === 0;
+  return spawnSync(REDIS_PROGRAM, ["--version"], { stdio: "ignore" }).status === 0;
 }
 
 interface RunOptions {
@@ -116,10 +113,9 @@ export async function startRedisProcess(
   { commandPrefix = [], configFile }: RunOptions = {},
 ): Promise<ChildProcess> {
   const fixed = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
-  const immediateSync = ["--repl-diskless-sync-delay", "0"]; // else a replica waits five seconds for others
   const log = join(folder, `log-${port}`);
-  const named = [REDIS_SERVER_PROGRAM, ...(configFile === undefined ? [] : [configFile])];
-  const command = [...named, ...fixed, "--logfile", log, ...immediateSync, ...settings];
+  const named = [REDIS_PROGRAM, ...(configFile === undefined ? [] : [configFile])];
+  const command = [...named, ...fixed, "--logfile", log, ...IMMEDIATE_REPLICATION, ...settings];
   const [program = "", ...args] = endWithParent([...commandPrefix, ...command]);
   const child = spawn(program, args, {
     stdio: "ignore",

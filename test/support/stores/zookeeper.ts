@@ -9,10 +9,16 @@ import { join } from "node:path";
 import { until } from "../../../src/testing/until.ts";
 import { endWithParent } from "../../../src/torture/processes/end-with-parent.ts";
 import { freePorts } from "../../../src/torture/processes/free-port.ts";
+import {
+  ensembleLines,
+  JAVA_OPTIONS,
+  ZOOKEEPER_JAR,
+  ZOOKEEPER_MAIN,
+  zooKeeperLines,
+} from "../../../src/torture/stores/zookeeper.ts";
 import type { Certificate } from "../certificates.ts";
 import { installPackages } from "../debian-packages.ts";
 
-const ZOOKEEPER_JAR = "/usr/share/java/zookeeper.jar";
 const PACKAGES = ["libzookeeper-java", "libnetty-java", "default-jre-headless"];
 const START_MS = 50_000;
 const COMMAND_TIMEOUT_MS = 1_000;
@@ -66,11 +72,9 @@ export type Ensemble = {
 export async function startEnsemble(options: ServerOptions = {}): Promise<Ensemble> {
   installZooKeeper();
   const ports = await freePorts(9);
-  const portAt = (index: number): number => ports[index] as number;
-  const members = [1, 2, 3].map((id) => `server.${id}=127.0.0.1:${portAt(id + 2)}:${portAt(id + 5)}`);
-  const config = ["initLimit=20", "syncLimit=10", ...members];
+  const config = ensembleLines(ports.slice(3, 6), ports.slice(6));
   const servers = await Promise.all(
-    [0, 1, 2].map((index) => startServer(portAt(index), 0, config, options, index + 1)),
+    [0, 1, 2].map((index) => startServer(ports[index] as number, 0, config, options, index + 1)),
   );
   const leads = async (server: ZooKeeperServer): Promise<ZooKeeperServer | null> =>
     (await server.runCommand("srvr").catch(() => "")).includes("Mode: leader") ? server : null;
@@ -98,19 +102,9 @@ async function startServer(
   const folder = mkdtempSync(join(tmpdir(), "holdfast-zk-"));
   const config = join(folder, "zoo.cfg");
   writeFileSync(join(folder, "myid"), `${id}`);
-  const lines = [
-    "tickTime=500",
-    `dataDir=${folder}`,
-    `clientPort=${port}`,
-    "clientPortAddress=127.0.0.1",
-    "admin.enableServer=false",
-    "4lw.commands.whitelist=*",
-    "maxClientCnxns=0",
-    "maxSessionTimeout=40000",
-    ...members,
-  ];
+  const lines = [...zooKeeperLines(folder, port), "maxSessionTimeout=40000", ...members];
   const options = [
-    ...["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dzookeeper.extendedTypesEnabled=true"],
+    ...JAVA_OPTIONS,
     `-Dznode.container.checkIntervalMs=${reapMs}`,
     ...Object.entries(properties).map(([name, value]) => `-D${name}=${value}`),
     // what was written outlives the process all the same
@@ -125,8 +119,7 @@ async function startServer(
   let child: ChildProcess | null = null;
 
   async function start(): Promise<void> {
-    const main = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
-    const [program = "", ...args] = endWithParent(["java", ...options, "-cp", classPath, main, config]);
+    const [program = "", ...args] = endWithParent(["java", ...options, "-cp", classPath, ZOOKEEPER_MAIN, config]);
     child = spawn(program, args, { stdio: "ignore" });
     await until(async () => (await runFourLetterCommand(port, "srvr").catch(() => "")).includes("Mode:"), {
       within: START_MS,

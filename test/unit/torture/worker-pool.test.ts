@@ -29,6 +29,20 @@ test("a worker whose library ends it is replaced", TIMEOUT, async () => {
   expect(count("ended")).toBeGreaterThan(0);
 });
 
+test("all are replaced once they have ended, and not before", TIMEOUT, async () => {
+  const { pool, count } = startPool(`process.stdout.write("ready"); setInterval(() => undefined, 1000)`, 2);
+  await until(() => pool.candidates.length === 2, { within: 20_000, what: "two workers" });
+  await pool.replaceAll(async (pids) => {
+    expect(pids.length).toBe(2);
+    for (const pid of pids) process.kill(pid, "SIGKILL");
+    await until(() => pool.at([0, 1]).length === 0, { within: 20_000, what: "the end of both" });
+    expect(count("started")).toBe(2);
+  });
+  await until(() => pool.candidates.length === 2, { within: 20_000, what: "two others" });
+  expect([count("started"), count("killed")]).toEqual([4, 2]);
+  await pool.abort();
+});
+
 test("one that cannot start is not", TIMEOUT, async () => {
   const { pool, count } = startPool("process.exit(3)");
   await until(() => count("ended") > 0, { within: 20_000, what: "the end of the worker" });

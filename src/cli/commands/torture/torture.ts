@@ -24,7 +24,7 @@ import type { Row } from "../../../torture/report/text.ts";
 import { tableOf } from "../../../torture/report/text.ts";
 import { writeReports } from "../../../torture/report/write-reports.ts";
 import { withoutCreation } from "../../../torture/store-urls.ts";
-import type { StartedStore, StoreFault } from "../../../torture/stores/started-store.ts";
+import type { StartedStore, StoreFault, StoreSetup } from "../../../torture/stores/started-store.ts";
 import { STORE_FAULTS, StoreFailedError } from "../../../torture/stores/started-store.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
 import { startStore } from "../../../torture/stores/stores.ts";
@@ -160,14 +160,11 @@ async function runOne(
   try {
     const startOwn = subjectPath === null ? undefined : (await loadAdapter(subjectPath)).startStore;
     if (name !== null) {
-      const data = join(temporaryDirectory, "data");
-      mkdirSync(data, { mode: 0o700 });
-      const faults = chooseStoreFaults(settings, subjectPath);
-      const setup = { directory: data, holdfast: ownCommand(), faults };
-      const starting = startOwn === undefined ? startStore(name, setup) : startOwn(data);
-      store = await starting.catch((error: Error) => {
-        throw new CommandError("unreachable", error.message, { cause: error });
-      });
+      const setup = {
+        directory: join(temporaryDirectory, "data"),
+        ...{ holdfast: ownCommand(), faults: chooseStoreFaults(settings, subjectPath) },
+      };
+      store = await start(setup, (one) => (startOwn === undefined ? startStore(name, one) : startOwn(one.directory)));
     }
     const url = store?.url ?? settings.choice?.url;
     const usedUrl = store === null && url !== undefined ? withoutCreation(url) : url;
@@ -209,6 +206,19 @@ async function runOne(
   } finally {
     await store?.close();
     rmSync(temporaryDirectory, { recursive: true, force: true });
+  }
+}
+
+/** @throws CommandError unreachable */
+async function start(
+  setup: StoreSetup,
+  startChosen: (setup: StoreSetup) => Promise<StartedStore>,
+): Promise<StartedStore> {
+  mkdirSync(setup.directory, { mode: 0o700 });
+  try {
+    return await startChosen(setup);
+  } catch (error) {
+    throw new CommandError("unreachable", (error as Error).message, { cause: error });
   }
 }
 

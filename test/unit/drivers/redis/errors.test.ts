@@ -25,9 +25,16 @@ test.each([
   expect(explainError(message)).toBeNull();
 });
 
+test("a slot that has moved is refused, unless the client is that of a Cluster, which finds its new master soon", () => {
+  const explain = (isCluster: boolean): unknown =>
+    toOpenError(explainError("MOVED 1 b:6379"), { label: "a:6379", isTls: false, isViaSentinel: false }, isCluster);
+  expect(explain(false)).toMatchObject({ code: "LOCK_STORE_REFUSED" });
+  expect(explain(true)).not.toMatchObject({ code: "LOCK_STORE_REFUSED" });
+});
+
 test("a replica is refused, unless Sentinels named it, which means that roles are changing", () => {
   const explain = (isViaSentinel: boolean): unknown =>
-    toOpenError(explainError("READONLY You can't write"), { label: "one:6379", isTls: false, isViaSentinel });
+    toOpenError(explainError("READONLY You can't write"), { label: "one:6379", isTls: false, isViaSentinel }, false);
   expect(explain(false)).toMatchObject({ code: "LOCK_STORE_REFUSED" });
   expect(explain(true)).toMatchObject({ message: expect.stringMatching(/^redis one:6379: this is a replica/) });
   expect(explain(true)).not.toMatchObject({ code: "LOCK_STORE_REFUSED" });
