@@ -66,15 +66,11 @@ export class WorkerPool {
     return [...this.#running.values()].flatMap(({ place, worker }) => (places.includes(place) ? [worker] : []));
   }
 
-  /** Lets it hold the next lock that others want until it is killed, and settles a moment after it has begun, or after this time. */
-  async waitUntilItHolds(worker: RunningWorker, withinMs: number): Promise<void> {
-    const { child } = worker;
-    const giveUp = AbortSignal.timeout(withinMs);
-    const holding = once(child.stdout as Readable, "data", { signal: giveUp }).catch(() => undefined);
-    this.send(worker, { command: "hold", ms: withinMs });
-    await Promise.race([holding, once(child, "exit", { signal: giveUp }).catch(() => undefined)]);
-    // others come to wait
-    await delay(withinMs / 5);
+  /** Lets a worker hold locks for so long. Settles when it has begun to hold one, or after this time. */
+  async holdLong(worker: RunningWorker, ms: number, withinMs: number): Promise<void> {
+    const holding = once(worker.child.stdout as Readable, "data", { signal: AbortSignal.timeout(withinMs) });
+    this.send(worker, { command: "hold", ms });
+    await holding.catch(() => undefined);
   }
 
   kill(worker: RunningWorker): void {

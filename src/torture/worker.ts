@@ -38,7 +38,7 @@ export interface WorkerSettings extends SubjectOptions {
 export type WorkerCommand =
   /** Does nothing else for a time, as a long computation does. */
   | { readonly command: "block"; readonly ms: number }
-  /** Once, holds a lock for so long that others want, and says so on standard output when it begins. */
+  /** What it holds is given back soon, and its next holds of long keys last so long. It says on standard output that one has begun. */
   | { readonly command: "hold"; readonly ms: number }
   /** Moves this process's wall clock. */
   | { readonly command: "clock"; readonly ms: number }
@@ -62,7 +62,10 @@ class Worker {
   readonly #startedAt: bigint;
   #nextOperation = 0;
   #isStopping = false;
-  #holdOnceMs = 0;
+  /** Counts the commands to hold. */
+  #round = 0;
+  #longMs = 0;
+  #longBefore = 0;
   readonly #nextRequestAt: Record<KeySet, number> = { long: 0, brief: 0 };
 
   constructor(settings: WorkerSettings, subject: Subject, register: Socket) {
@@ -91,9 +94,11 @@ class Worker {
     this.#isStopping = true;
   }
 
-  /** The next exclusive hold of a single brief key, for which others soon wait, lasts so long. */
-  holdOnce(ms: number): void {
-    this.#holdOnceMs = ms;
+  /** Holds of long keys that begin soon last so long; what is granted much later must not keep others from their keys. */
+  holdLong(ms: number): void {
+    this.#round++;
+    this.#longMs = ms;
+    this.#longBefore = performance.now() + (ms === 0 ? 0 : this.#settings.ttlMs / 2);
   }
 
   async #runCaller(keySet: KeySet): Promise<void> {
@@ -159,7 +164,7 @@ class Worker {
   async #hold(operation: Operation, keySet: KeySet, hold: Hold, lost: AbortSignal): Promise<void> {
     const { op, keys, permits, limit } = operation;
     const isExclusive = permits === limit;
-    const workMs = this.#chooseWorkMs(operation, keySet);
+    const workMs = this.#chooseWorkMs(keySet);
     // each lock of the kernel costs a process, which takes longer than a brief hold; some of several permits exclude nothing
     const hasFile = keySet === "long" && (isExclusive || limit === null);
     const unlocks = hasFile ? await Promise.all(keys.map((key) => this.#lockFile(op, key, isExclusive, lost))) : [];
@@ -172,13 +177,10 @@ class Worker {
     }
   }
 
-  #chooseWorkMs({ keys, permits, limit }: Operation, keySet: KeySet): number {
-    if (this.#holdOnceMs === 0 || keySet !== "brief" || permits !== limit || keys.length > 1)
-      return this.#chooser.workMs(keySet);
-    const ms = this.#holdOnceMs;
-    this.#holdOnceMs = 0;
+  #chooseWorkMs(keySet: KeySet): number {
+    if (keySet === "brief" || performance.now() > this.#longBefore) return this.#chooser.workMs(keySet);
     process.stdout.write("holding\n");
-    return ms;
+    return this.#longMs;
   }
 
   async #useRegisters({ op, keys }: Operation, workMs: number, hold: Hold, lost: AbortSignal): Promise<void> {
@@ -200,9 +202,10 @@ class Worker {
 
   /** Sometimes for longer than a lease. One that looks stops when the lock is lost. */
   async #work(op: number, workMs: number, hold: Hold, lost: AbortSignal, isBlind: boolean): Promise<void> {
+    const round = this.#round;
     const endsAt = performance.now() + workMs;
     for (let restMs = workMs; restMs > 0; restMs = endsAt - performance.now()) {
-      if (!isBlind && lost.aborted) return;
+      if ((!isBlind && lost.aborted) || this.#round !== round) return;
       await delay(Math.min(restMs, QUESTION_MS));
       // at the end its caller asks: a second question would only make the history longer
       if (performance.now() < endsAt) this.#ask(op, hold);
@@ -280,7 +283,7 @@ export async function runWorker(openSubject: (settings: WorkerSettings) => Promi
 
 function obey(worker: Worker, command: WorkerCommand): void {
   if (command.command === "stop") worker.stop();
-  else if (command.command === "hold") worker.holdOnce(command.ms);
+  else if (command.command === "hold") worker.holdLong(command.ms);
   else if (command.command === "block") Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, command.ms);
   else moveClock(command.ms);
 }
