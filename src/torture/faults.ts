@@ -49,7 +49,7 @@ async function letWorkersHold(
   place: number,
 ): Promise<void> {
   if (!random.chance(HOLDER_CHANCE)) return;
-  const holdMs = (): number => Math.round(ttlMs * (2 + 2 * random.next()));
+  const holdMs = (): number => Math.round(ttlMs * (2.5 + 1.5 * random.next()));
   const victim = pickWorker(workers, random, place);
   if (victim === null) return;
   // what others still hold from an earlier fault would keep it from holding
@@ -112,7 +112,8 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
     for (const { toClient } of struck) if (cut !== "requests") toClient.pause();
     return {
       workers: workers.at(places),
-      ms: ttlMs * (0.3 + 2.2 * random.next()),
+      // the store's leases end meanwhile
+      ms: ttlMs * (cut === "requests" ? 1.1 + 1.4 * random.next() : 0.3 + 2.2 * random.next()),
       repair: async () => {
         for (const { toTarget, toClient } of struck) {
           toTarget.resume();

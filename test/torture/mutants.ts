@@ -81,6 +81,9 @@ const CLIENT: readonly TortureMutant[] = [
     replace: "      engine.release(activeClaim);\n      return true;",
     ...{ store: "redis", faults: ["pause"], invariants: ["release"] },
   },
+  known("a leader that is not told at the deadline of its lease", {
+    ...{ store: "server", faults: ["store-pause"], invariants: ["notice"] },
+  }),
   known("local holders with the same token", { store: "server", faults: ["block"], invariants: ["tokens"] }),
 ];
 
@@ -181,6 +184,48 @@ const REDIS: readonly TortureMutant[] = [
     ...{ store: "redis", faults: ["kill", "pause"], invariants: ["progress", "remains"] },
   },
   {
+    name: "on Redis, a release of a lock for which no claim waits that does not look whose it is",
+    file: "src/drivers/redis/lua/lib/free_key.lua",
+    find: "and match(record, IS_ORDINARY_LONE) and sub(record, BODY_AT, BODY_AT + #id) == id .. ' ' then",
+    replace: "and match(record, IS_ORDINARY_LONE) then",
+    ...{ store: "redis", faults: ["pause"], invariants: ["exclusion"] },
+  },
+  {
+    name: "on Redis, a renewal that is answered and not written",
+    file: "src/drivers/redis/lua/renew.lua",
+    find: "          reply = try('HSET', hash, field, renewed)\n          if type(reply)",
+    replace: "          if type(reply)",
+    ...{ store: "redis", faults: ["block"], invariants: ["exclusion"] },
+  },
+  {
+    name: "on Redis, several keys of which one that was waited for is not locked",
+    file: "src/drivers/redis/lua/lib/admission.lua",
+    find: "  addAdmitted(queue, claim, lock)\n  enterQueue(nextQueue, claim, nextLock)",
+    replace: "  enterQueue(nextQueue, claim, nextLock)",
+    ...{ store: "redis", faults: ["block"], invariants: ["exclusion"] },
+  },
+  {
+    name: "on Redis, permits that a release gives back although they were not held",
+    file: "src/drivers/redis/lua/lib/queue.lua",
+    find: "    if call('ZREM', queue.admittedKey, entry) == 0 then return false end\n",
+    replace: "    call('ZREM', queue.admittedKey, entry)\n",
+    ...{ store: "redis", faults: ["pause"], invariants: ["exclusion"] },
+  },
+  {
+    name: "on Redis, leases of readers and permits that never end",
+    file: "src/drivers/redis/lua/lib/queue.lua",
+    find: "  if queue.first <= nowMs then removeEnded(queue) end\n",
+    replace: "",
+    ...{ store: "redis", faults: ["kill"], invariants: ["progress", "remains"] },
+  },
+  {
+    name: "on Redis, leases of readers and permits that end half a second early",
+    file: "src/drivers/redis/lua/lib/queue.lua",
+    find: "  if queue.first <= nowMs then removeEnded(queue) end\n",
+    replace: "  if queue.first <= nowMs + 500 then nowMs = nowMs + 500 removeEnded(queue) nowMs = nowMs - 500 end\n",
+    ...{ store: "redis", faults: ["pause"], invariants: ["exclusion"] },
+  },
+  {
     name: "on Redis, a renewal that leaves the lease of readers and permits as it is",
     file: "src/drivers/redis/lua/lib/renewal.lua",
     find: "      updateLease(place.queue, claim, place.lock)\n",
@@ -191,6 +236,20 @@ const REDIS: readonly TortureMutant[] = [
 
 /** In other stores. */
 const OTHERS: readonly TortureMutant[] = [
+  {
+    name: "on PostgreSQL, a bucket that is not locked",
+    file: "src/drivers/sql/postgres/sql/lock_buckets.sql",
+    find: "order by bucket for no key update;",
+    replace: "order by bucket;",
+    ...{ store: "postgres", faults: ["block"], invariants: ["exclusion"] },
+  },
+  {
+    name: "on PostgreSQL, permits that are not counted",
+    file: "src/drivers/sql/postgres/sql/walk.sql",
+    find: "used := used + c.permits;",
+    replace: "used := used + 1;",
+    ...{ store: "postgres", faults: ["block"], invariants: ["exclusion"] },
+  },
   {
     name: "on PostgreSQL, a token that is not raised at a hand-off",
     file: "src/drivers/sql/postgres/sql/walk.sql",

@@ -32,7 +32,7 @@ export async function buildMutatedProgram(mutant: Mutant, folder: string): Promi
       {
         name: textModules.name,
         setup({ onLoad }) {
-          onLoad({ filter: /\.(?:lua|sql|sh)$/ }, ({ path }) =>
+          onLoad({ filter: /\.(?:lua|sql|sh|c)$/ }, ({ path }) =>
             isTextFile(path) ? { contents: textModules.load(path) as string, loader: "js" } : null,
           );
         },
