@@ -30,11 +30,11 @@ import type { History } from "./operations.ts";
 import { readOperations } from "./operations.ts";
 import type { PlaceProxy } from "./place-proxy.ts";
 import { startPlaceProxy } from "./place-proxy.ts";
+import type { ChildCommand } from "./processes/child-command.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
 import { findProxyTargets } from "./store-urls.ts";
 import type { StartedStore, StoreFault } from "./stores/started-store.ts";
 import { STORE_FAULT_REASONS, STORE_FAULTS } from "./stores/started-store.ts";
-import type { ChildCommand } from "./worker-pool.ts";
 import { WorkerPool } from "./worker-pool.ts";
 
 export type OpenLocks = (options: LocksOptions) => Promise<Locks>;

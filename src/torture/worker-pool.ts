@@ -7,11 +7,9 @@ import type { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { hideSecrets } from "./hide-secrets.ts";
 import type { NemesisEvent } from "./history.ts";
+import type { ChildCommand } from "./processes/child-command.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
 import type { WorkerCommand, WorkerSettings } from "./worker.ts";
-
-/** How a child process of this command is started: the program and its first arguments. */
-export type ChildCommand = readonly [string, ...string[]];
 
 const READY_POLL_MS = 20;
 

@@ -1,7 +1,7 @@
 /** A store that torture has started, and may therefore harm. */
 
 import type { Random } from "../../testing/random.ts";
-import type { ChildCommand } from "../worker-pool.ts";
+import type { ChildCommand } from "../processes/child-command.ts";
 
 /** What a store may be struck by. Of a store of several servers it strikes one of them, or each in its turn. */
 export const STORE_FAULTS = [
