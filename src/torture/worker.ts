@@ -47,6 +47,13 @@ export type WorkerCommand =
 
 /** The keys of each caller. */
 const CALLERS: readonly KeySet[] = ["long", "long", "long", "brief", "brief", "brief", "brief", "brief", "brief"];
+/** The first ones always make requests; so many of the others as the store bears: one that all of them overload grants nothing at all. */
+const LEAST_CALLERS = 4;
+/** After a failure a caller waits for up to this time. */
+const PAUSE_MS = 200;
+/** A store that answers faster bears more callers. */
+const FAST_ANSWER_MS = 30;
+const BUSY_POLL_MS = 50;
 /** While it works, a caller asks this often whether it still holds the lock. */
 const QUESTION_MS = 20;
 /** It reports this often that it runs, whatever its callers do. */
@@ -62,6 +69,7 @@ class Worker {
   readonly #startedAt: bigint;
   #nextOperation = 0;
   #isStopping = false;
+  #activeCallers = LEAST_CALLERS;
   /** Counts the commands to hold. */
   #round = 0;
   #longMs = 0;
@@ -86,7 +94,7 @@ class Worker {
   /** Runs until stop(). */
   async run(): Promise<void> {
     const timer = setInterval(() => this.#report({ event: "runs", ...this.#stamp() }), RUNS_MS);
-    await Promise.all(CALLERS.map((keySet) => this.#runCaller(keySet)));
+    await Promise.all(CALLERS.map((keySet, place) => this.#runCaller(keySet, place)));
     clearInterval(timer);
   }
 
@@ -101,10 +109,18 @@ class Worker {
     this.#longBefore = performance.now() + (ms === 0 ? 0 : this.#settings.ttlMs / 2);
   }
 
-  async #runCaller(keySet: KeySet): Promise<void> {
+  async #runCaller(keySet: KeySet, place: number): Promise<void> {
     while (!this.#isStopping) {
+      if (place >= this.#activeCallers) {
+        await delay(BUSY_POLL_MS);
+        continue;
+      }
       await this.#keepPace(keySet);
-      await this.#perform({ op: this.#nextOperation++, ...this.#chooser.next(keySet) }, keySet);
+      const hasFailed = await this.#perform({ op: this.#nextOperation++, ...this.#chooser.next(keySet) }, keySet);
+      if (!hasFailed) continue;
+      this.#activeCallers = Math.max(this.#activeCallers / 2, LEAST_CALLERS);
+      // a store that cannot be reached is asked again after a pause
+      await delay(this.#random.int(PAUSE_MS));
     }
   }
 
@@ -116,20 +132,20 @@ class Worker {
     if (at > now) await delay(at - now);
   }
 
-  /** Never rejects. */
-  async #perform(operation: Operation, keySet: KeySet): Promise<void> {
+  /** Never rejects. Resolves to whether it failed. */
+  async #perform(operation: Operation, keySet: KeySet): Promise<boolean> {
     const { op } = operation;
     this.#report({ event: "invoke", ...this.#stamp(), ...operation });
     let hold: Hold | null;
     try {
       hold = await this.#subject.acquire(operation);
     } catch (error) {
-      await this.#onFailure(operation, error as Error);
-      return;
+      this.#onFailure(operation, error as Error);
+      return true;
     }
     if (hold === null) {
       this.#report({ event: "refused", ...this.#stamp(), op, reason: "timeout" });
-      return;
+      return false;
     }
     this.#report({ event: "granted", ...this.#stamp(), op, tokens: hold.tokens });
     const lost = new AbortController();
@@ -143,11 +159,15 @@ class Worker {
     this.#ask(op, hold);
     this.#report({ event: "releasing", ...this.#stamp(), op });
     isReleasing = true;
+    const askedAt = performance.now();
     const wasHeld = await hold.release().catch(() => null);
+    const isFast = wasHeld !== null && performance.now() - askedAt < FAST_ANSWER_MS;
+    this.#activeCallers += isFast && this.#activeCallers < CALLERS.length ? 0.1 : 0;
     this.#report({ event: "released", ...this.#stamp(), op, wasHeld });
+    return false;
   }
 
-  async #onFailure({ op, kind }: Operation, error: Error): Promise<void> {
+  #onFailure({ op, kind }: Operation, error: Error): void {
     if (error.name === "UnsupportedError") {
       this.#chooser.exclude(kind);
       this.#report({ event: "unsupported", ...this.#stamp(), kind, reason: hideSecrets(error.message) });
@@ -156,8 +176,6 @@ class Worker {
     }
     const outcome = error.name === "StoreRefusedError" ? "refused" : "unknown";
     this.#report({ event: outcome, ...this.#stamp(), op, reason: hideSecrets(`${error.name}: ${error.message}`) });
-    // a store that cannot be reached is asked again after a pause
-    await delay(this.#random.int(200));
   }
 
   /** Holds the lock for some time. */

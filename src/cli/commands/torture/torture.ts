@@ -160,14 +160,8 @@ async function runOne(
   try {
     const startOwn = subjectPath === null ? undefined : (await loadAdapter(subjectPath)).startStore;
     if (name !== null) {
-      const data = join(temporaryDirectory, "data");
-      mkdirSync(data, { mode: 0o700 });
-      const faults = chooseStoreFaults(settings, subjectPath);
-      const setup = { directory: data, holdfast: ownCommand(), faults };
-      const starting = startOwn === undefined ? startStore(name, setup) : startOwn(data);
-      store = await starting.catch((error: Error) => {
-        throw new CommandError("unreachable", error.message, { cause: error });
-      });
+      const setup = { directory: join(temporaryDirectory, "data"), holdfast: ownCommand() };
+      store = await startChosenStore(name, { ...setup, faults: chooseStoreFaults(settings, subjectPath) }, startOwn);
     }
     const url = store?.url ?? settings.choice?.url;
     const usedUrl = store === null && url !== undefined ? withoutCreation(url) : url;
@@ -210,6 +204,19 @@ async function runOne(
     await store?.close();
     rmSync(temporaryDirectory, { recursive: true, force: true });
   }
+}
+
+/** @param startOwn of a rival with a server of its own. @throws CommandError unreachable */
+async function startChosenStore(
+  name: StoreName,
+  setup: Parameters<typeof startStore>[1],
+  startOwn: Adapter["startStore"],
+): Promise<StartedStore> {
+  mkdirSync(setup.directory, { mode: 0o700 });
+  const starting = startOwn === undefined ? startStore(name, setup) : startOwn(setup.directory);
+  return starting.catch((error: Error) => {
+    throw new CommandError("unreachable", error.message, { cause: error });
+  });
 }
 
 /** A rival promises nothing for a store without its data. */
