@@ -16,11 +16,9 @@ export interface TortureMutant extends Omit<Mutant, "tests"> {
   readonly faults: readonly FaultName[];
   /** One of them must be violated. */
   readonly invariants: readonly Invariant[];
-  /** It shows only if several things come together, which a run may lack: it must be found from one of the seeds, not from each. */
-  readonly isRare?: true;
 }
 
-type Sight = Pick<TortureMutant, "store" | "faults" | "invariants" | "isRare">;
+type Sight = Pick<TortureMutant, "store" | "faults" | "invariants">;
 
 /** A mutant of test/mutation, by its name. */
 function known(name: string, sight: Sight): TortureMutant {
@@ -40,7 +38,7 @@ const CLIENT: readonly TortureMutant[] = [
     ...{ store: "redis", faults: ["pause", "partition"], invariants: ["exclusion"] },
   },
   known("the deadline counted from the answer", {
-    ...{ store: "redis", faults: ["partition"], invariants: ["exclusion"], isRare: true },
+    ...{ store: "redis", faults: ["partition"], invariants: ["exclusion"] },
   }),
   {
     name: "a grant by a push that is believed for two leases",
@@ -69,7 +67,7 @@ const CLIENT: readonly TortureMutant[] = [
     file: "src/claim/machine.ts",
     find: '    effects: ["lose"],',
     replace: "    effects: [],",
-    ...{ store: "server", faults: ["store-pause"], invariants: ["notice"], isRare: true },
+    ...{ store: "server", faults: ["store-pause"], invariants: ["notice"] },
   },
   known("two leaders at a time, by a lock that does not exclude", {
     ...{ store: "server", faults: ["block"], invariants: ["exclusion"] },
@@ -127,7 +125,7 @@ const SERVER: readonly TortureMutant[] = [
     ...{ store: "server", faults: ["block"], invariants: ["tokens"] },
   },
   known("grants while a restarted server reclaims", {
-    ...{ store: "server", faults: ["store-kill"], invariants: ["exclusion"], isRare: true },
+    ...{ store: "server", faults: ["store-kill"], invariants: ["exclusion"] },
   }),
   {
     name: "a release after which no waiter is granted",
@@ -212,37 +210,16 @@ const REDIS: readonly TortureMutant[] = [
     ...{ store: "redis", faults: ["pause"], invariants: ["exclusion"] },
   },
   {
-    name: "on Redis, leases of readers and permits that never end",
-    file: "src/drivers/redis/lua/lib/queue.lua",
-    find: "  if queue.first <= nowMs then removeEnded(queue) end\n",
-    replace: "",
-    ...{ store: "redis", faults: ["kill"], invariants: ["progress", "remains"] },
-  },
-  {
-    name: "on Redis, leases of readers and permits that end half a second early",
-    file: "src/drivers/redis/lua/lib/queue.lua",
-    find: "  if queue.first <= nowMs then removeEnded(queue) end\n",
-    replace: "  if queue.first <= nowMs + 500 then nowMs = nowMs + 500 removeEnded(queue) nowMs = nowMs - 500 end\n",
-    ...{ store: "redis", faults: ["pause"], invariants: ["exclusion"] },
-  },
-  {
     name: "on Redis, a renewal that leaves the lease of readers and permits as it is",
     file: "src/drivers/redis/lua/lib/renewal.lua",
     find: "      updateLease(place.queue, claim, place.lock)\n",
     replace: "",
-    ...{ store: "redis", faults: ["block"], invariants: ["exclusion"], isRare: true },
+    ...{ store: "redis", faults: ["block"], invariants: ["exclusion"] },
   },
 ];
 
 /** In other stores. */
 const OTHERS: readonly TortureMutant[] = [
-  {
-    name: "on PostgreSQL, a bucket that is not locked",
-    file: "src/drivers/sql/postgres/sql/lock_buckets.sql",
-    find: "order by bucket for no key update;",
-    replace: "order by bucket;",
-    ...{ store: "postgres", faults: ["block"], invariants: ["exclusion"] },
-  },
   {
     name: "on PostgreSQL, permits that are not counted",
     file: "src/drivers/sql/postgres/sql/walk.sql",
@@ -272,7 +249,7 @@ const OTHERS: readonly TortureMutant[] = [
     ...{ store: "sqlite", faults: ["block"], invariants: ["tokens"] },
   },
   known("on etcd, a waiting claim that is granted when any entry before it is gone", {
-    ...{ store: "etcd", faults: ["block"], invariants: ["exclusion"], isRare: true },
+    ...{ store: "etcd", faults: ["block"], invariants: ["exclusion"] },
   }),
   {
     name: "on ZooKeeper, a node that is granted behind any one before it",
