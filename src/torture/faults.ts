@@ -31,7 +31,35 @@ const nothing = async (): Promise<void> => undefined;
 
 export function createFault(name: FaultName, targets: Targets): Fault {
   const strike = STRIKES[name];
-  return { name, strike: (random, place) => strike(targets, random, place) };
+  return {
+    name,
+    prepare: (random, place) => letWorkersHold(name, targets, random, place),
+    strike: (random, place) => strike(targets, random, place),
+  };
+}
+
+/** A process that holds nothing, or what no other one wants, shows nothing when it is struck. The others are struck in the middle of anything. */
+const HOLDER_CHANCE = 0.85;
+
+/** The worker of this place holds locks for longer than a lease, so that it may lose them; for most faults the others do, too. */
+async function letWorkersHold(
+  name: FaultName,
+  { workers, ttlMs }: Targets,
+  random: Random,
+  place: number,
+): Promise<void> {
+  if (!random.chance(HOLDER_CHANCE)) return;
+  const holdMs = (): number => Math.round(ttlMs * (2.5 + 1.5 * random.next()));
+  const victim = pickWorker(workers, random, place);
+  if (victim === null) return;
+  // what others still hold from an earlier fault would keep it from holding
+  for (const worker of workers.candidates) workers.send(worker, { command: "hold", ms: 0 });
+  await workers.holdLong(victim, holdMs(), ttlMs / 2);
+  // the locks of one that is killed must be what the others want
+  if (name !== "kill" && random.chance(0.75))
+    for (const other of workers.candidates)
+      if (other !== victim) workers.send(other, { command: "hold", ms: holdMs() });
+  await delay(ttlMs / 20 + random.int(ttlMs / 5));
 }
 
 type StrikeFunction = (targets: Targets, random: Random, place: number) => Promise<Strike | null>;
@@ -40,8 +68,6 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
   async kill({ workers, ttlMs }, random, place) {
     const victim = pickWorker(workers, random, place);
     if (victim === null) return null;
-    // most of them while they hold what others wait for; the others in the middle of anything
-    if (random.chance(0.75)) await workers.waitUntilItHolds(victim, ttlMs);
     workers.kill(victim);
     // until its leases have ended: one that strikes sooner often kills a process that only waits for them
     return { workers: [victim.worker], ms: ttlMs * (0.3 + 2.2 * random.next()), repair: nothing };
@@ -74,7 +100,7 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
   },
   async partition({ workers, proxies, ttlMs }, random, place) {
     const places = pickPlaces(proxies, random, place);
-    const cut = random.pick<"both" | "requests" | "answers">(["both", "requests", "requests", "answers"]);
+    const cut = random.pick<"both" | "requests" | "answers">(["both", "requests", "requests", "requests", "answers"]);
     const struck = places.map((index) => proxies[index] as PlaceProxy);
     if (cut === "requests") {
       // the last answers arrive late: a lease that is counted from them is believed for too long
@@ -86,7 +112,8 @@ const STRIKES: Readonly<Record<FaultName, StrikeFunction>> = {
     for (const { toClient } of struck) if (cut !== "requests") toClient.pause();
     return {
       workers: workers.at(places),
-      ms: ttlMs * (0.3 + 2.2 * random.next()),
+      // the store's leases end meanwhile
+      ms: ttlMs * (cut === "requests" ? 1.1 + 1.4 * random.next() : 0.3 + 2.2 * random.next()),
       repair: async () => {
         for (const { toTarget, toClient } of struck) {
           toTarget.resume();
@@ -145,7 +172,7 @@ function pickWorkers(workers: WorkerPool, random: Random, place: number): Runnin
 
 /** This place, or all. */
 function pickPlaces(proxies: readonly PlaceProxy[], random: Random, place: number): number[] {
-  return random.chance(0.3) ? proxies.map((_, index) => index) : [place];
+  return random.chance(0.2) ? proxies.map((_, index) => index) : [place];
 }
 
 async function strikeStore(

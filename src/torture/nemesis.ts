@@ -15,6 +15,8 @@ export interface Strike {
 
 export interface Fault {
   readonly name: string;
+  /** What must be so before it begins; it is no part of it. */
+  prepare(random: Random, place: number): Promise<void>;
   /** Begins it, at best on the worker of this place. Null: it is not possible at this moment. */
   strike(random: Random, place: number): Promise<Strike | null>;
 }
@@ -66,6 +68,7 @@ export async function injectFault(
   longestMs: number,
   signal: AbortSignal,
 ): Promise<boolean> {
+  await fault.prepare(random, place);
   const at = now();
   const strike = await fault.strike(random, place);
   if (strike === null) return false;

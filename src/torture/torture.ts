@@ -30,12 +30,14 @@ import type { History } from "./operations.ts";
 import { readOperations } from "./operations.ts";
 import type { PlaceProxy } from "./place-proxy.ts";
 import { startPlaceProxy } from "./place-proxy.ts";
+import type { ChildCommand } from "./processes/child-command.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
 import type { ProxiedStore } from "./store-urls.ts";
 import { findProxyTargets } from "./store-urls.ts";
 import type { StartedStore, StoreFault } from "./stores/started-store.ts";
 import { STORE_FAULT_REASONS, STORE_FAULTS } from "./stores/started-store.ts";
-import type { ChildCommand } from "./worker-pool.ts";
+import type { WorkerSettings } from "./worker.ts";
+import type { WorkerPoolOptions } from "./worker-pool.ts";
 import { WorkerPool } from "./worker-pool.ts";
 
 export type OpenLocks = (options: LocksOptions) => Promise<Locks>;
@@ -139,6 +141,37 @@ export async function runTorture(options: TortureOptions): Promise<TortureResult
   return { historyPath, history, verdict: checkHistory(history), notTested };
 }
 
+/** One for each place; none if the store has no addresses for them. */
+async function startProxies(
+  { workers }: TortureOptions,
+  proxied: ReturnType<typeof findProxyTargets>,
+): Promise<readonly PlaceProxy[]> {
+  if (proxied === null) return [];
+  return Promise.all(Array.from({ length: workers }, () => startPlaceProxy(proxied.targets)));
+}
+
+function startWorkers(
+  options: TortureOptions,
+  run: Pick<WorkerSettings, "startedAt" | "registerPath"> & { urlOf(place: number): string | undefined },
+  reporting: Pick<WorkerPoolOptions, "now" | "report">,
+): WorkerPool {
+  const { prefix, ttlMs, subjectPath, driver, seed, temporaryDirectory: directory } = options;
+  const { urlOf, ...times } = run;
+  const requestsPerSecond = options.requestsPerSecond / options.workers;
+  // before the workers start
+  const environment = options.store?.admitUsers?.() ?? {};
+  return new WorkerPool({
+    command: options.workerCommand,
+    places: options.workers,
+    environment,
+    ...reporting,
+    settingsOf: (worker, place) => ({
+      ...{ worker, url: urlOf(place), prefix, ttlMs, seed: seed * 1_000 + worker, ...times },
+      ...{ directory, subjectPath, driver, requestsPerSecond },
+    }),
+  });
+}
+
 /** @param onEnd receives what must be done at the end, the latest first */
 async function runPhases(
   options: TortureOptions,
@@ -156,28 +189,9 @@ async function runPhases(
   const proxied = options.url === null ? null : findProxyTargets(options.url);
   const proxies = await startProxies(options, proxied);
   onEnd(() => Promise.all(proxies.map((proxy) => proxy.close())));
-  // before the workers start
-  const environment = options.store?.admitUsers?.() ?? {};
-  const pool = new WorkerPool({
-    command: options.workerCommand,
-    places: options.workers,
-    environment,
-    now,
-    report,
-    settingsOf: (worker, place) => ({
-      worker,
-      url: proxied === null ? (options.url ?? undefined) : proxied.urlAt((proxies[place] as PlaceProxy).addresses),
-      prefix: options.prefix,
-      ttlMs,
-      seed: seed * 1_000 + worker,
-      startedAt: startedAt.toString(),
-      registerPath,
-      directory: temporaryDirectory,
-      subjectPath: options.subjectPath,
-      driver: options.driver,
-      requestsPerSecond: options.requestsPerSecond / options.workers,
-    }),
-  });
+  const urlOf = (place: number): string | undefined =>
+    proxied === null ? (options.url ?? undefined) : proxied.urlAt((proxies[place] as PlaceProxy).addresses);
+  const pool = startWorkers(options, { urlOf, startedAt: startedAt.toString(), registerPath }, { now, report });
   onEnd(() => pool.abort());
   // this process is no such user
   const locks = options.store?.admitUsers === undefined ? await openLocks(options, onEnd) : null;
@@ -188,14 +202,9 @@ async function runPhases(
   // faults of a store that no worker has reached yet would only keep them from starting
   await pool.whenReady(START_MS, signal);
   const targets = { workers: pool, proxies, store: options.store, ttlMs };
-  await injectFaults(
-    {
-      ...{ faults: faults.map((name) => createFault(name, targets)), places: options.workers },
-      ...{ random: createRandom(seed), ttlMs, report, now },
-    },
-    options.ms,
-    signal,
-  );
+  const strikes = faults.map((name) => createFault(name, targets));
+  const random = createRandom(seed);
+  await injectFaults({ faults: strikes, places: options.workers, random, ttlMs, report, now }, options.ms, signal);
   await bystander?.waitForGrant(LONGEST_RECOVERY_MS, signal);
   if (signal.aborted) return notTested;
   report({ event: "healed", at: now() });
@@ -208,11 +217,6 @@ async function runPhases(
   const leftovers = await countLeftovers(options, locks ?? (await openLocks(options, onEnd)));
   report({ event: "leftovers", at: now(), count: leftovers });
   return notTested;
-}
-
-function startProxies({ workers }: TortureOptions, proxied: ProxiedStore | null): Promise<PlaceProxy[]> {
-  const places = Array.from({ length: proxied === null ? 0 : workers }, (_, place) => place);
-  return Promise.all(places.map(() => startPlaceProxy(proxied?.targets ?? [])));
 }
 
 /** Null: the store is that of a rival. They are closed at the end. */

@@ -7,11 +7,9 @@ import type { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { hideSecrets } from "./hide-secrets.ts";
 import type { NemesisEvent } from "./history.ts";
+import type { ChildCommand } from "./processes/child-command.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
 import type { WorkerCommand, WorkerSettings } from "./worker.ts";
-
-/** How a child process of this command is started: the program and its first arguments. */
-export type ChildCommand = readonly [string, ...string[]];
 
 const READY_POLL_MS = 20;
 
@@ -66,15 +64,11 @@ export class WorkerPool {
     return [...this.#running.values()].flatMap(({ place, worker }) => (places.includes(place) ? [worker] : []));
   }
 
-  /** Lets it hold the next lock that others want until it is killed, and settles a moment after it has begun, or after this time. */
-  async waitUntilItHolds(worker: RunningWorker, withinMs: number): Promise<void> {
-    const { child } = worker;
-    const giveUp = AbortSignal.timeout(withinMs);
-    const holding = once(child.stdout as Readable, "data", { signal: giveUp }).catch(() => undefined);
-    this.send(worker, { command: "hold", ms: withinMs });
-    await Promise.race([holding, once(child, "exit", { signal: giveUp }).catch(() => undefined)]);
-    // others come to wait
-    await delay(withinMs / 5);
+  /** Lets a worker hold locks for so long. Settles when it has begun to hold one, or after this time. */
+  async holdLong(worker: RunningWorker, ms: number, withinMs: number): Promise<void> {
+    const holding = once(worker.child.stdout as Readable, "data", { signal: AbortSignal.timeout(withinMs) });
+    this.send(worker, { command: "hold", ms });
+    await holding.catch(() => undefined);
   }
 
   kill(worker: RunningWorker): void {

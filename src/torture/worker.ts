@@ -38,7 +38,7 @@ export interface WorkerSettings extends SubjectOptions {
 export type WorkerCommand =
   /** Does nothing else for a time, as a long computation does. */
   | { readonly command: "block"; readonly ms: number }
-  /** Once, holds a lock for so long that others want, and says so on standard output when it begins. */
+  /** What it holds is given back soon, and its next holds of long keys last so long. It says on standard output that one has begun. */
   | { readonly command: "hold"; readonly ms: number }
   /** Moves this process's wall clock. */
   | { readonly command: "clock"; readonly ms: number }
@@ -47,6 +47,13 @@ export type WorkerCommand =
 
 /** The keys of each caller. */
 const CALLERS: readonly KeySet[] = ["long", "long", "long", "brief", "brief", "brief", "brief", "brief", "brief"];
+/** The first ones always make requests; so many of the others as the store bears: one that all of them overload grants nothing at all. */
+const LEAST_CALLERS = 4;
+/** After a failure a caller waits for up to this time. */
+const PAUSE_MS = 200;
+/** A store that answers faster bears more callers. */
+const FAST_ANSWER_MS = 30;
+const BUSY_POLL_MS = 50;
 /** While it works, a caller asks this often whether it still holds the lock. */
 const QUESTION_MS = 20;
 /** It reports this often that it runs, whatever its callers do. */
@@ -62,7 +69,11 @@ class Worker {
   readonly #startedAt: bigint;
   #nextOperation = 0;
   #isStopping = false;
-  #holdOnceMs = 0;
+  #activeCallers = LEAST_CALLERS;
+  /** Counts the commands to hold. */
+  #round = 0;
+  #longMs = 0;
+  #longBefore = 0;
   readonly #nextRequestAt: Record<KeySet, number> = { long: 0, brief: 0 };
 
   constructor(settings: WorkerSettings, subject: Subject, register: Socket) {
@@ -83,7 +94,7 @@ class Worker {
   /** Runs until stop(). */
   async run(): Promise<void> {
     const timer = setInterval(() => this.#report({ event: "runs", ...this.#stamp() }), RUNS_MS);
-    await Promise.all(CALLERS.map((keySet) => this.#runCaller(keySet)));
+    await Promise.all(CALLERS.map((keySet, place) => this.#runCaller(keySet, place)));
     clearInterval(timer);
   }
 
@@ -91,15 +102,25 @@ class Worker {
     this.#isStopping = true;
   }
 
-  /** The next exclusive hold of a single brief key, for which others soon wait, lasts so long. */
-  holdOnce(ms: number): void {
-    this.#holdOnceMs = ms;
+  /** Holds of long keys that begin soon last so long; what is granted much later must not keep others from their keys. */
+  holdLong(ms: number): void {
+    this.#round++;
+    this.#longMs = ms;
+    this.#longBefore = performance.now() + (ms === 0 ? 0 : this.#settings.ttlMs / 2);
   }
 
-  async #runCaller(keySet: KeySet): Promise<void> {
+  async #runCaller(keySet: KeySet, place: number): Promise<void> {
     while (!this.#isStopping) {
+      if (place >= this.#activeCallers) {
+        await delay(BUSY_POLL_MS);
+        continue;
+      }
       await this.#keepPace(keySet);
-      await this.#perform({ op: this.#nextOperation++, ...this.#chooser.next(keySet) }, keySet);
+      const hasFailed = await this.#perform({ op: this.#nextOperation++, ...this.#chooser.next(keySet) }, keySet);
+      if (!hasFailed) continue;
+      this.#activeCallers = Math.max(this.#activeCallers / 2, LEAST_CALLERS);
+      // a store that cannot be reached is asked again after a pause
+      await delay(this.#random.int(PAUSE_MS));
     }
   }
 
@@ -111,20 +132,20 @@ class Worker {
     if (at > now) await delay(at - now);
   }
 
-  /** Never rejects. */
-  async #perform(operation: Operation, keySet: KeySet): Promise<void> {
+  /** Never rejects. Resolves to whether it failed. */
+  async #perform(operation: Operation, keySet: KeySet): Promise<boolean> {
     const { op } = operation;
     this.#report({ event: "invoke", ...this.#stamp(), ...operation });
     let hold: Hold | null;
     try {
       hold = await this.#subject.acquire(operation);
     } catch (error) {
-      await this.#onFailure(operation, error as Error);
-      return;
+      this.#onFailure(operation, error as Error);
+      return true;
     }
     if (hold === null) {
       this.#report({ event: "refused", ...this.#stamp(), op, reason: "timeout" });
-      return;
+      return false;
     }
     this.#report({ event: "granted", ...this.#stamp(), op, tokens: hold.tokens });
     const lost = new AbortController();
@@ -138,11 +159,15 @@ class Worker {
     this.#ask(op, hold);
     this.#report({ event: "releasing", ...this.#stamp(), op });
     isReleasing = true;
+    const askedAt = performance.now();
     const wasHeld = await hold.release().catch(() => null);
+    const isFast = wasHeld !== null && performance.now() - askedAt < FAST_ANSWER_MS;
+    this.#activeCallers += isFast && this.#activeCallers < CALLERS.length ? 0.1 : 0;
     this.#report({ event: "released", ...this.#stamp(), op, wasHeld });
+    return false;
   }
 
-  async #onFailure({ op, kind }: Operation, error: Error): Promise<void> {
+  #onFailure({ op, kind }: Operation, error: Error): void {
     if (error.name === "UnsupportedError") {
       this.#chooser.exclude(kind);
       this.#report({ event: "unsupported", ...this.#stamp(), kind, reason: hideSecrets(error.message) });
@@ -151,15 +176,13 @@ class Worker {
     }
     const outcome = error.name === "StoreRefusedError" ? "refused" : "unknown";
     this.#report({ event: outcome, ...this.#stamp(), op, reason: hideSecrets(`${error.name}: ${error.message}`) });
-    // a store that cannot be reached is asked again after a pause
-    await delay(this.#random.int(200));
   }
 
   /** Holds the lock for some time. */
   async #hold(operation: Operation, keySet: KeySet, hold: Hold, lost: AbortSignal): Promise<void> {
     const { op, keys, permits, limit } = operation;
     const isExclusive = permits === limit;
-    const workMs = this.#chooseWorkMs(operation, keySet);
+    const workMs = this.#chooseWorkMs(keySet);
     // each lock of the kernel costs a process, which takes longer than a brief hold; some of several permits exclude nothing
     const hasFile = keySet === "long" && (isExclusive || limit === null);
     const unlocks = hasFile ? await Promise.all(keys.map((key) => this.#lockFile(op, key, isExclusive, lost))) : [];
@@ -172,13 +195,10 @@ class Worker {
     }
   }
 
-  #chooseWorkMs({ keys, permits, limit }: Operation, keySet: KeySet): number {
-    if (this.#holdOnceMs === 0 || keySet !== "brief" || permits !== limit || keys.length > 1)
-      return this.#chooser.workMs(keySet);
-    const ms = this.#holdOnceMs;
-    this.#holdOnceMs = 0;
+  #chooseWorkMs(keySet: KeySet): number {
+    if (keySet === "brief" || performance.now() > this.#longBefore) return this.#chooser.workMs(keySet);
     process.stdout.write("holding\n");
-    return ms;
+    return this.#longMs;
   }
 
   async #useRegisters({ op, keys }: Operation, workMs: number, hold: Hold, lost: AbortSignal): Promise<void> {
@@ -200,9 +220,10 @@ class Worker {
 
   /** Sometimes for longer than a lease. One that looks stops when the lock is lost. */
   async #work(op: number, workMs: number, hold: Hold, lost: AbortSignal, isBlind: boolean): Promise<void> {
+    const round = this.#round;
     const endsAt = performance.now() + workMs;
     for (let restMs = workMs; restMs > 0; restMs = endsAt - performance.now()) {
-      if (!isBlind && lost.aborted) return;
+      if ((!isBlind && lost.aborted) || this.#round !== round) return;
       await delay(Math.min(restMs, QUESTION_MS));
       // at the end its caller asks: a second question would only make the history longer
       if (performance.now() < endsAt) this.#ask(op, hold);
@@ -280,7 +301,7 @@ export async function runWorker(openSubject: (settings: WorkerSettings) => Promi
 
 function obey(worker: Worker, command: WorkerCommand): void {
   if (command.command === "stop") worker.stop();
-  else if (command.command === "hold") worker.holdOnce(command.ms);
+  else if (command.command === "hold") worker.holdLong(command.ms);
   else if (command.command === "block") Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, command.ms);
   else moveClock(command.ms);
 }

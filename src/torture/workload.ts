@@ -4,16 +4,15 @@ import type { Random } from "../testing/random.ts";
 import type { Operation, OperationKind } from "./history.ts";
 import { OPERATION_KINDS } from "./history.ts";
 
-/** A long hold outlives the faults that strike it, so that the loss of its lock shows. */
-const LONGEST_HOLD_LEASES = 4;
-/** Each worker begins one so often: of the time, not of the holds, since a busy machine has few of these. */
-const LONG_HOLD_EVERY_LEASES = 5;
-const SHORT_HOLD_MS = 10;
-const BRIEF_HOLD_MS = 4;
 const PERMITS_LIMIT = 3;
 
-/** Brief keys never have a long hold, so that they are granted many times a second. */
+/**
+ * Long keys are held for a long time whenever a fault is about to strike, so that the loss of their locks shows. Brief keys never are,
+ * so that they are granted many times a second.
+ */
 export type KeySet = "long" | "brief";
+/** How long a holder works at most, if the nemesis asks for no more. */
+const LONGEST_WORK_MS: Readonly<Record<KeySet, number>> = { long: 10, brief: 4 };
 
 interface Keys {
   /** Locked in every way but by permits. */
@@ -41,7 +40,6 @@ export interface OperationChooser {
 
 export function createOperationChooser(random: Random, ttlMs: number): OperationChooser {
   const kinds = new Set<OperationKind>(OPERATION_KINDS);
-  let nextLongHoldAt = 0;
   return {
     next(keySet) {
       const { locks, permits, leader } = KEY_SETS[keySet];
@@ -64,13 +62,7 @@ export function createOperationChooser(random: Random, ttlMs: number): Operation
           return { ...exclusive, keys: [random.pick(locks)] };
       }
     },
-    workMs(keySet) {
-      const now = performance.now();
-      if (keySet === "brief") return random.int(BRIEF_HOLD_MS);
-      if (now < nextLongHoldAt) return random.int(SHORT_HOLD_MS);
-      nextLongHoldAt = now + random.int(2 * LONG_HOLD_EVERY_LEASES * ttlMs);
-      return random.int(LONGEST_HOLD_LEASES * ttlMs);
-    },
+    workMs: (keySet) => random.int(LONGEST_WORK_MS[keySet]),
     exclude: (kind) => void kinds.delete(kind),
   };
 }

@@ -46,7 +46,8 @@ export function tableOf(figures: Figures): Row[] {
 function formatSpread(sorted: readonly number[]): string {
   const middle = sorted[Math.floor(sorted.length / 2)];
   const longest = sorted.at(-1);
-  if (middle === undefined || longest === undefined) return "no holder was killed while another one waited";
+  if (middle === undefined || longest === undefined)
+    return "no holder was killed while another one waited and nothing else was struck";
   return `${formatMs(middle)}, ${formatMs(longest)} (${sorted.length})`;
 }
 

@@ -48,6 +48,7 @@ export function createFaultOf(
 ): Fault {
   return {
     name,
+    prepare: nothing,
     strike: async (random) => {
       const begun = await strike(random);
       return begun === null ? null : { workers: null, ...begun };

@@ -458,7 +458,7 @@ const WRONGS: readonly Wrong[] = [
       const late = draft.operations.filter(
         ({ keys, grantedAt }) => keys[0] === "permits" && (grantedAt ?? 0) > healedAt,
       );
-      if (!late.some(({ invokedAt, waitMs }) => waitMs > 0 && invokedAt > healedAt && invokedAt < stoppingAt))
+      if (!late.some(({ invokedAt, waitMs }) => waitMs >= 200 && invokedAt > healedAt && invokedAt < stoppingAt))
         return false;
       for (const record of late) {
         const { worker, op, invokedAt, waitMs } = record;

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { until } from "../../../src/testing/until.ts";
 import type { NemesisEvent } from "../../../src/torture/history.ts";
 import type { WorkerSettings } from "../../../src/torture/worker.ts";
+import type { RunningWorker } from "../../../src/torture/worker-pool.ts";
 import { WorkerPool } from "../../../src/torture/worker-pool.ts";
 
 const TIMEOUT = { timeout: 30_000 };
@@ -55,5 +56,22 @@ test("faults wait until all workers take locks", TIMEOUT, async () => {
   const { pool } = startPool(`process.stdout.write("ready"); process.stdin.resume()`, 2);
   await pool.whenReady(20_000, new AbortController().signal);
   expect(pool.candidates.length).toBe(2);
+  await pool.abort();
+});
+
+test("a fault waits until its worker holds locks, and no longer than it is told to", TIMEOUT, async () => {
+  const { pool } = startPool(`
+    process.stdout.write("ready");
+    process.stdin.on("data", (text) => String(text).includes('"ms":7') && process.stdout.write("holding"));
+  `);
+  await pool.whenReady(20_000, new AbortController().signal);
+  const [worker] = pool.candidates as [RunningWorker];
+  const measure = async (holdMs: number, withinMs: number): Promise<number> => {
+    const beganAt = performance.now();
+    await pool.holdLong(worker, holdMs, withinMs);
+    return performance.now() - beganAt;
+  };
+  expect(await measure(7, 20_000)).toBeLessThan(15_000);
+  expect(await measure(8, 50)).toBeGreaterThan(40);
   await pool.abort();
 });

@@ -31,13 +31,10 @@ test("no key is in both sets", () => {
   expect([...(long as Set<string>)].filter((key) => brief?.has(key))).toEqual([]);
 });
 
-test("a holder of a brief key works for some milliseconds; of others now and then for leases", () => {
-  const longest = (keySet: KeySet): number =>
-    Math.max(
-      ...Array.from({ length: 50 }, (_, seed) => createOperationChooser(createRandom(seed), TTL_MS).workMs(keySet)),
-    );
-  expect(longest("brief")).toBeLessThan(10);
-  expect(longest("long")).toBeGreaterThan(3 * TTL_MS);
+test("a holder works for some milliseconds, and less on brief keys", () => {
+  const chooser = createOperationChooser(createRandom(1), TTL_MS);
+  const longest = (keySet: KeySet): number => Math.max(...Array.from({ length: 1_000 }, () => chooser.workMs(keySet)));
+  expect([longest("brief"), longest("long")]).toEqual([3, 9]);
 });
 
 test("an excluded kind is chosen no more", () => {

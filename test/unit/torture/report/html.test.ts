@@ -1,7 +1,15 @@
 import { expect, test } from "vitest";
 import type { HistoryEvent } from "../../../../src/torture/history.ts";
 import { between, COMMAND, createReports } from "./reports.ts";
-import { doubleGrant, goodHistory, HEADER, sampleEnd, samplePause, sampleWorkers } from "./sample-history.ts";
+import {
+  doubleGrant,
+  goodHistory,
+  HEADER,
+  sampleEnd,
+  sampleHold,
+  samplePause,
+  sampleWorkers,
+} from "./sample-history.ts";
 
 test("a good run: verdict, sentence, command, versions, and the fault that struck most", () => {
   const { html, summary } = createReports(goodHistory());
@@ -133,4 +141,27 @@ test("what must be changed in the command is said", () => {
   expect(createReports(goodHistory(), "The url is shown without user and password.").html).toContain(
     "<p>The url is shown without user and password.</p>",
   );
+});
+
+/** Holds of 1 ms every 10 ms on some keys by both workers. */
+function briefHolds(keys: number, seconds: number): HistoryEvent[] {
+  const events: HistoryEvent[] = [HEADER, ...sampleWorkers()];
+  let op = 0;
+  for (let ms = 100; ms < seconds * 1_000; ms += 20)
+    for (let key = 0; key < keys; key++)
+      for (const worker of [0, 1]) {
+        const from = ms + 10 * worker;
+        events.push(...sampleHold({ worker, op: op++, key: `k${key}`, token: String(op), from, to: from + 1 }));
+      }
+  return [...events, ...samplePause(1, 0, 500, 600), ...sampleEnd(seconds * 1_000)];
+}
+
+test("more holds than can be told apart are merged in the picture of the run, and left out of that of a fault", () => {
+  const { html } = createReports(briefHolds(10, 20));
+  const overview = between(html, "The entire run", "The fault that struck most");
+  expect(overview.match(/M\d+ /g)?.length).toBeLessThan(5_100);
+  expect(overview).toMatch(/Holds with less than [\d.]+ ms between them are drawn as one/);
+  const picture = between(html, "The fault that struck most", "<h2>Invariants");
+  expect(picture).toMatch(/<p>\d+ ms before and after the fault pause/);
+  expect(picture.match(/<rect class="held"/g)?.length).toBeLessThan(601);
 });

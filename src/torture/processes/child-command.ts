@@ -1,0 +1,2 @@
+/** How a child process of this command is started: the program and its first arguments. */
+export type ChildCommand = readonly [string, ...string[]];
