@@ -32,7 +32,6 @@ import type { PlaceProxy } from "./place-proxy.ts";
 import { startPlaceProxy } from "./place-proxy.ts";
 import type { ChildCommand } from "./processes/child-command.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
-import type { ProxiedStore } from "./store-urls.ts";
 import { findProxyTargets } from "./store-urls.ts";
 import type { StartedStore, StoreFault } from "./stores/started-store.ts";
 import { STORE_FAULT_REASONS, STORE_FAULTS } from "./stores/started-store.ts";
