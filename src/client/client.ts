@@ -20,6 +20,7 @@ import { formatDuration } from "../util/duration.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { CachedLocks, cacheProblem } from "./cached-locks.ts";
 import { DeferredStarts } from "./deferred-starts.ts";
+import { Drain } from "./drain.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
 import { HandoffChain } from "./handoff-chain.ts";
@@ -31,15 +32,15 @@ import { LockHandle } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import { checkSupported, isEachExclusive } from "./lock-spec.ts";
 import { logWarning } from "./logger.ts";
-import type { AcquireSettings, ClientSettings, QueueKind } from "./options.ts";
-import { resolveTtl } from "./options.ts";
+import type { AcquireSettings, ClientSettings, CloseOptions, QueueKind } from "./options.ts";
+import { parseCloseOptions, resolveTtl } from "./options.ts";
 import { QueueEvents } from "./queue-events.ts";
 import { QueueReader } from "./queue-reader.ts";
 import { FlowHolds, resolveNesting } from "./reentrancy.ts";
 import { createTokenFloors } from "./token-floors.ts";
 import { Waiter } from "./waiter.ts";
 
-/** How long close() waits in all for the store to answer releases. */
+/** How long close() waits in all for the store to answer releases, after the drain. */
 const CLOSE_TIMEOUT_MS = 5_000;
 
 export class Client {
@@ -51,6 +52,7 @@ export class Client {
   readonly #random: () => number;
   #context: ClientContext | null = null;
   #opening: Promise<ClientContext> | null = null;
+  #drain: Drain | null = null;
   #closing: Promise<void> | null = null;
   #hasWarnedOfTtl = false;
   #isLogging = false;
@@ -68,7 +70,7 @@ export class Client {
 
   /** Opens the client if necessary. @throws ClosedError, StoreError */
   open(): ClientContext | Promise<ClientContext> {
-    if (this.#closing !== null) return Promise.reject(new ClosedError("this client was closed"));
+    if (this.#drain !== null) return Promise.reject(closedError());
     if (this.#context !== null) return this.#context;
     this.#opening ??= this.#open();
     return this.#opening;
@@ -109,8 +111,15 @@ export class Client {
     await engine.whenIdle();
   }
 
-  close(): Promise<void> {
-    this.#closing ??= this.#close();
+  /** See drain.ts. @throws TypeError naming the option */
+  async close(options: CloseOptions = {}): Promise<void> {
+    const drainMs = parseCloseOptions(options);
+    const now = this.settings.clock.now();
+    const drain = this.#drain ?? new Drain(closedError(), now + (drainMs ?? this.settings.drainMs));
+    if (drainMs !== undefined) drain.shorten(drainMs, now);
+    for (const localHold of this.flowHolds.list()) drain.exempt(localHold);
+    this.#drain = drain;
+    this.#closing ??= this.#close(drain);
     return this.#closing;
   }
 
@@ -154,17 +163,18 @@ export class Client {
     return this.#context;
   }
 
-  async #close(): Promise<void> {
+  async #close(drain: Drain): Promise<void> {
     if (this.#opening === null) return;
     const context = await this.#opening.catch((error: unknown) => {
       if (error instanceof StoreError || isFatalError(error)) return null; // the caller of open() has received it
       throw error;
     });
     if (context === null) return;
-    const { engine } = context;
-    const closedError = new ClosedError("this client was closed");
+    const { engine, cachedLocks } = context;
+    cachedLocks.close();
+    for (const { listener } of engine.listClaims()) listener.onClose(drain);
+    await drain.wait(engine.scheduler);
     const endsAt = engine.clock.now() + CLOSE_TIMEOUT_MS;
-    for (const { listener } of engine.listClaims()) listener.onClose(closedError);
     await engine.scheduler.waitFor(this.releaseAll(), CLOSE_TIMEOUT_MS, () => undefined);
     for (const activeClaim of engine.listClaims()) engine.release(activeClaim);
     const restMs = Math.max(endsAt - engine.clock.now(), 0);
@@ -221,6 +231,8 @@ export class Client {
     resolve: (localHold: LocalHold | null) => void,
     reject: (error: unknown) => void,
   ): void {
+    // one part of a lock after another, or a request that has waited for the client to open
+    if (this.#drain !== null) return reject(closedError());
     const ttl = resolveTtl(settings, context.traits, this.driver.name);
     if (ttl !== settings.ttl && settings.isTtlExplicit && !this.#hasWarnedOfTtl) {
       this.#hasWarnedOfTtl = true;
@@ -362,6 +374,10 @@ export class Client {
     }
     return joinedByKey;
   }
+}
+
+function closedError(): ClosedError {
+  return new ClosedError("this client was closed");
 }
 
 function queueKindOf(target: LockTarget, settings: AcquireSettings): QueueKind {

@@ -35,7 +35,6 @@
  * that code.
  */
 
-import type { ClosedError } from "../errors.ts";
 import { isFatalError } from "../errors.ts";
 import type { Claim, Traits } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
@@ -45,6 +44,7 @@ import { LinkedList } from "../util/linked-list.ts";
 import type { SlotMap } from "../util/slot-map.ts";
 import type { CachedLocks } from "./cached-locks.ts";
 import type { DeferredStarts } from "./deferred-starts.ts";
+import type { Drain } from "./drain.ts";
 import type { ActiveClaim, ClaimListener, Engine, ListenerEffect } from "./engine.ts";
 import { nextRequest } from "./event-fields.ts";
 import type { Events, FailedOutcome } from "./events.ts";
@@ -162,8 +162,9 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#rejectBusy(waiter, this.context.engine.clock.now() - waiter.startedAt);
   }
 
-  onClose(error: ClosedError): void {
-    for (const waiter of [...this.#waiters]) this.withdraw(waiter, error);
+  onClose(drain: Drain): void {
+    for (const waiter of [...this.#waiters]) this.withdraw(waiter, drain.error);
+    this.#grant?.holder?.startClosing(drain);
   }
 
   // What happens to the claim at the store.
@@ -253,7 +254,10 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#leaveGrant(grant);
     // it is not in use, so there is no code to wait for
     if (holder === null) engine.release(activeClaim);
-    else engine.scheduler.cancel(holder);
+    else {
+      engine.scheduler.cancel(holder);
+      activeClaim.listener = lostClaimListener(holder);
+    }
     // before the loss is reported: a listener may request the same keys at once and must queue behind the waiters
     this.#startNext();
     if (holder === null) return;
@@ -400,19 +404,21 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
       this.#rememberTokens();
     }
     this.#leaveGrant(grant);
+    if (holder !== null) {
+      engine.scheduler.cancel(holder);
+      queueEvents.emitReleased(holder);
+      // before the release can be sent, by the next claim at the latest
+      holder.lose("released");
+    }
     engine.release(grant.activeClaim, now);
     this.#startNext(now);
-    if (holder === null) return;
-    engine.scheduler.cancel(holder);
-    queueEvents.emitReleased(holder);
-    holder.lose("released");
   }
 
   transferOut(localHold: LocalHold): void {
     const { engine } = this.context;
     // released meanwhile: it is not this holder's claim any more
     if (localHold.isOpen) engine.forget(localHold.activeClaim);
-    localHold.refCount = 0;
+    localHold.transferOut();
     const grant = this.#grant;
     if (localHold !== grant?.holder) return; // lost meanwhile: the queue has a new claim, or none
     this.#leaveGrant(grant);
@@ -552,4 +558,14 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));
   }
+}
+
+/** Of a claim that is in no queue any more, and whose holder has not released it yet. */
+function lostClaimListener(holder: LocalHold): ClaimListener {
+  return {
+    onEffect: () => undefined,
+    tokensToRenew: () => 0,
+    onClose: (drain) => holder.startClosing(drain),
+    giveBack: () => undefined,
+  };
 }

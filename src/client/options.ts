@@ -7,7 +7,7 @@ import type { Traits } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import type { Duration } from "../util/duration.ts";
-import { MIN_TTL_MS, parseDuration } from "../util/duration.ts";
+import { describeValue, MIN_TTL_MS, parseDuration } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
 import type { OptionRules } from "../util/validate.ts";
 import { booleanRule, clockRule, noProblem, stringRule, validateOptions } from "../util/validate.ts";
@@ -92,6 +92,11 @@ export interface LocksOptions {
   /** The default for the `maxHold` of every acquire. Default: never. */
   readonly maxHold?: Duration | undefined;
   /**
+   * How long close() waits at most for the holders of locks, which keep them meanwhile; up to 1 h. 0: it takes the locks
+   * from them at once. Default 5 s.
+   */
+  readonly drain?: Duration | undefined;
+  /**
    * false: no renewal and no timer while a lock is held, for short-lived functions; the lease lasts `ttl`. Default
    * true.
    */
@@ -117,6 +122,9 @@ export interface ConnectOptions extends LocksOptions {
   readonly credential?: string | (() => string) | undefined;
 }
 
+/** The options of close(). */
+export interface CloseOptions extends Pick<LocksOptions, "drain"> {}
+
 /** The options of detach(). */
 export interface DetachOptions {
   /**
@@ -133,6 +141,7 @@ export interface ClientSettings extends AcquireSettings {
   readonly handoffLimits: HandoffLimits;
   readonly reentrant: boolean;
   readonly renew: boolean;
+  readonly drainMs: number;
   readonly logger: ClientLogger | undefined;
   readonly clock: Clock;
 }
@@ -160,6 +169,10 @@ export interface AcquireSettings {
 }
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
+
+/** Shorter than the grace period of every platform: `docker stop` waits for 10 s. */
+const DEFAULT_DRAIN_MS = 5_000;
+const MAX_DRAIN_MS = 3_600_000;
 
 /** How many local requests hold a lock in turn while other processes wait for it, and for how long. */
 interface HandoffLimits {
@@ -201,6 +214,7 @@ const CLIENT_RULES: OptionRules<LocksOptions> = {
   cache: noProblem,
   reentrant: booleanRule,
   maxHold: noProblem,
+  drain: noProblem,
   renew: booleanRule,
   logger: loggerRule,
   clock: clockRule,
@@ -217,6 +231,7 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     clock = systemClock,
   } = options;
   const { order = "process", reentrant = true, maxHold = UNLIMITED, renew = true, cache = 0 } = options;
+  const { drain = DEFAULT_DRAIN_MS } = options;
   const queueKind = order === "strict" ? "strict" : "shared";
   return {
     waitMs: parseTimeLimit(wait, "wait"),
@@ -231,6 +246,7 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     maxHoldMs: parseMaxHold(maxHold),
     cacheMs: parseCache(cache, queueKind, renew),
     renew,
+    drainMs: parseDrain(drain),
     logger: options.logger,
     clock,
   };
@@ -262,6 +278,12 @@ export function parseAcquireOptions(
     cacheMs: cache === undefined ? settings.cacheMs : parseCache(cache, queueKind, settings.renew),
     keyTemplate,
   };
+}
+
+/** Undefined: the option is not set. @throws TypeError naming the option */
+export function parseCloseOptions(options: CloseOptions): number | undefined {
+  validateOptions("close", options, { drain: noProblem });
+  return options.drain === undefined ? undefined : parseDrain(options.drain);
 }
 
 /** For those who keep the options for later calls. @throws TypeError naming the option; @param caller as above */
@@ -304,6 +326,12 @@ function toQueueKind(order: LockOrder | undefined, clientKind: QueueKind): Queue
 /** Infinity: no limit. */
 function parseTimeLimit(value: unknown, name: string, min?: number): number {
   return value === UNLIMITED ? UNLIMITED : parseDuration(value, name, min);
+}
+
+function parseDrain(value: unknown): number {
+  const drainMs = parseDuration(value, "drain");
+  if (drainMs <= MAX_DRAIN_MS) return drainMs;
+  throw new TypeError(`drain must be at most 1 h, not ${describeValue(value)}`);
 }
 
 function parseMaxHold(value: unknown): number {

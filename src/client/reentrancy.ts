@@ -95,6 +95,14 @@ export class FlowHolds {
     return this.#frame === null;
   }
 
+  /** All holds of this flow, also those that it has released. */
+  list(): readonly LocalHold[] {
+    const localHolds: LocalHold[] = [];
+    for (let frame = this.#storage?.getStore() ?? null; frame !== null; frame = frame.outer)
+      localHolds.push(...frame.localHolds);
+    return localHolds;
+  }
+
   /** The holds of this flow on the key; none outside of a flow or after the release. */
   find(key: string): readonly FlowHold[] {
     const flowHolds: FlowHold[] = [];
