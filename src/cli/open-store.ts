@@ -52,7 +52,8 @@ export async function openStore(flags: StoreFlags, options: LocksOptions = {}): 
     const driver = await createStoreDriver(choice, { opensOnce: true });
     const client = new Client(driver, parseClientOptions(options), Math.random);
     const { traits } = await client.open();
-    const close = (): Promise<void> => resultWithin(CLOSE_TIMEOUT_MS, client.close({ drain: 0 })).catch(() => undefined);
+    const close = (): Promise<void> =>
+      resultWithin(CLOSE_TIMEOUT_MS, client.close({ drain: 0 })).catch(() => undefined);
     return { locks: bindLocks(client), driver, traits, name, close };
   } catch (error) {
     throw toCommandError(error, name);

@@ -170,6 +170,18 @@ test.concurrent.for(["express", "fastify", "nest"])(
   },
 );
 
+test.concurrent("shutdown-worker: the running order is finished under its lock, and no other is begun", async ({
+  harness,
+}) => {
+  const env = storeOf(harness);
+  const running = start(harness, "shutdown-worker", env);
+  await waitFor(running, "order 1: item 1");
+  running.process.kill("SIGTERM");
+  expect([(await running.ended).signal, running.err()]).toEqual(["SIGTERM", ""]);
+  expect(running.out().trimEnd().split("\n").at(-1)).toMatch(/^order \d+ is packed$/);
+  expect(await harness.list(env.HOLDFAST_URL)).toEqual([]);
+});
+
 test.concurrent("bullmq: the jobs of a customer run one after the other in two workers", async ({ harness }) => {
   const redis = await startRedis();
   const connection = { host: "127.0.0.1", port: redis.port };

@@ -41,6 +41,13 @@ class Work {
   }
 }
 
+/** Settles when a request of the client has its place in a queue. */
+function whenAsked(locks: Locks): Promise<void> {
+  return new Promise((resolve) => {
+    for (const event of ["waiting", "acquired"] as const) locks.on(event, () => resolve());
+  });
+}
+
 /** One process of the deployment: here a client with connections of its own. */
 interface Pod {
   readonly locks: Locks;
@@ -61,7 +68,10 @@ async function startLeader(url: string, work: Work): Promise<Pod> {
       work.leaderEndedAt = performance.now();
     }
   };
-  return { locks, ended: lead() };
+  const asked = whenAsked(locks);
+  const ended = lead();
+  await Promise.race([asked, ended]);
+  return { locks, ended };
 }
 
 async function startWorker(url: string, index: number, work: Work): Promise<Pod> {
@@ -76,7 +86,10 @@ async function startWorker(url: string, index: number, work: Work): Promise<Pod>
       if (!(error instanceof ClosedError)) throw error;
     }
   };
-  return { locks, ended: run() };
+  const asked = whenAsked(locks);
+  const ended = run();
+  await Promise.race([asked, ended]);
+  return { locks, ended };
 }
 
 test.concurrent.for(Object.entries(SHARED_STORES))(

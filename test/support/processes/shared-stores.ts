@@ -13,7 +13,7 @@ import type { DatabaseServer } from "../stores/sql-database.ts";
 import { startZooKeeper } from "../stores/zookeeper.ts";
 import type { ProcessHarness } from "./process-harness.ts";
 
-export interface SharedStore {
+interface SharedStore {
   readonly url: string;
   /** What is wrong in its own state. */
   findViolations?(): Promise<readonly string[]>;

@@ -328,7 +328,10 @@ test("`closing` can be read first after close(), and a lock that was released be
 test("wrap(), @locked() and wrapJob() are waited for like using()", async () => {
   const ends: (() => void)[] = [];
   const run = (): Promise<void> => new Promise((resolve) => ends.push(resolve));
-  const decorate = locked(() => locks, { key: "locked" }) as unknown as (method: typeof run, context: object) => typeof run;
+  const decorate = locked(() => locks, { key: "locked" }) as unknown as (
+    method: typeof run,
+    context: object,
+  ) => typeof run;
   const pay = decorate(run, { kind: "method", name: "pay" });
   const job = wrapJob(locks, "job", run, { overlap: false });
   const results = [locks.wrap("wrapped", run)(), pay(), job(new Date())];
