@@ -31,6 +31,7 @@ export {
   type LostReason,
   type Pause,
   type PauseReason,
+  QueueFullError,
   StoreError,
   StorePausedError,
   StoreRefusedError,

@@ -10,6 +10,7 @@ import {
   isFatalError,
   LockTimeoutError,
   lockLostError,
+  QueueFullError,
   StoreError,
   UnsupportedError,
   wrapStoreError,
@@ -158,6 +159,7 @@ export class Client {
       handoffChain: new HandoffChain(),
       deferredStarts: new DeferredStarts(),
       strictWaits: new Counts(),
+      otherWaits: new Counts(),
       queues: new SlotMap(),
     };
     return this.#context;
@@ -188,6 +190,7 @@ export class Client {
     const { traits } = context;
     checkSupported(target, traits, this.driver.name);
     if (settings.cacheMs > 0) this.#checkCache(target, traits);
+    if (settings.replace === true) this.#checkReplace(target, traits);
     settings.signal?.throwIfAborted();
     if (!this.flowHolds.isEmpty || (!traits.manyKeys && target.locks.length > 1)) {
       return this.#acquireInParts(context, target, settings);
@@ -209,6 +212,14 @@ export class Client {
   #checkCache({ locks, keys }: LockTarget, traits: Traits): void {
     const problem = cacheProblem(traits, this.driver);
     if (problem !== null && isEachExclusive(locks)) throw new UnsupportedError(problem, { keys });
+  }
+
+  /** @throws UnsupportedError */
+  #checkReplace({ locks, keys }: LockTarget, { fencing, list }: Traits): void {
+    const { name, revoke } = this.driver;
+    if (!isEachExclusive(locks)) throw new UnsupportedError("only an exclusive lock can replace its holder", { keys });
+    if (revoke !== undefined && fencing && list !== "own") return;
+    throw new UnsupportedError(`${name} cannot revoke, so a holder cannot be replaced`, { keys });
   }
 
   /** The fast path of a cached lock: neither a waiter nor a call. */
@@ -242,7 +253,12 @@ export class Client {
       else logWarning(logger, warning);
     }
     const startedAt = context.engine.clock.now();
-    this.#queueFor(context, target, settings, ttl).enqueue(new Waiter(target, settings, startedAt, resolve, reject));
+    const waiter = new Waiter(target, settings, startedAt, resolve, reject);
+    const error = settings.maxQueue === undefined ? null : findFullQueue(context, target, settings.maxQueue);
+    if (error === null) return this.#queueFor(context, target, settings, ttl).enqueue(waiter);
+    context.queueEvents.emitRequested(waiter);
+    reject(error);
+    context.queueEvents.emitFailed(waiter, error, "busy");
   }
 
   #queueFor(
@@ -374,6 +390,19 @@ export class Client {
     }
     return joinedByKey;
   }
+}
+
+/** The error of a request that would be one too many for one of its keys. */
+function findFullQueue({ queues, otherWaits }: ClientContext, target: LockTarget, max: number): QueueFullError | null {
+  for (const [index, { key }] of target.locks.entries()) {
+    const waiting = (queues.get(key)?.waiting ?? 0) + otherWaits.count(key);
+    if (waiting < max) continue;
+    const keys = [target.keys[index] as string];
+    return new QueueFullError(`${waiting} requests of this client wait for ${formatKeys(keys)} already`, waiting, {
+      keys,
+    });
+  }
+  return null;
 }
 
 function closedError(): ClosedError {

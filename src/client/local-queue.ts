@@ -88,6 +88,8 @@ export interface ClientContext {
   readonly deferredStarts: DeferredStarts;
   /** How many requests in strict order wait for each key. */
   readonly strictWaits: Counts;
+  /** How many requests wait for each key outside of the queue that has its name. */
+  readonly otherWaits: Counts;
   /** The queues that other requests can join, by name. */
   readonly queues: SlotMap<string, LocalQueue>;
 }
@@ -108,6 +110,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   #suggestedTokens: number;
   /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
+  /** Its request, with the option `replace`, revokes holders. */
+  #isReplacing = false;
 
   constructor(context: ClientContext, target: LockTarget, ttl: number | "session", kind: QueueKind, name = "") {
     this.context = context;
@@ -118,6 +122,10 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#suggestedTokens = kind === "shared" ? context.cachedLocks.suggestedTokens(name) : 1;
   }
 
+  get waiting(): number {
+    return this.#waiters.size;
+  }
+
   enqueue(waiter: Waiter): void {
     const { status } = this.#state;
     const isBusy = status !== "none" && status !== "idle";
@@ -126,6 +134,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     waiter.join(this);
     this.#waiters.push(waiter);
     if (this.#kind === "strict") this.context.strictWaits.add(this.#key);
+    if (this.#name !== this.#key) for (const { key } of this.target.locks) this.context.otherWaits.add(key);
     this.context.queueEvents.emitRequested(waiter);
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
@@ -209,6 +218,18 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     const head = this.#waiters.first;
     if (head !== null && !isFailing(pendingClaim)) this.context.queueEvents.emitWaiting(head);
     this.#refuseAll(pendingClaim);
+    if (head?.settings.replace === true) this.#startReplacing(head);
+  }
+
+  #startReplacing(waiter: Waiter): void {
+    if (this.#isReplacing) return;
+    this.#isReplacing = true;
+    const replacing = import("./replacement.ts").then(({ replaceHolders }) =>
+      replaceHolders(this.context, waiter, () => this.#pendingClaim),
+    );
+    void replacing.finally(() => {
+      this.#isReplacing = false;
+    });
   }
 
   #onConfirmation(effect: "jeopardy" | "restored"): void {
@@ -511,6 +532,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   #removeFromList(waiter: Waiter): void {
     this.#waiters.remove(waiter);
     if (this.#kind === "strict") this.context.strictWaits.remove(this.#key);
+    if (this.#name !== this.#key) for (const { key } of this.target.locks) this.context.otherWaits.remove(key);
   }
 
   #removeWaiter(waiter: Waiter): void {
