@@ -422,7 +422,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     ["`label` is the option of the candidate, at most {}:", "util/keys.ts MAX_LABEL_BYTES"],
   ],
   "docs/guide/kubernetes.md": [
-    ["than your longest locked section, and {} more", "client/client.ts CLOSE_TIMEOUT_MS"],
+    ["choose the grace period longer than that, and {} more", "client/client.ts CLOSE_TIMEOUT_MS"],
     ["the end of the lease, `ttl`, {} by default |", "client/options.ts ttl"],
   ],
   "docs/guide/flock.md": [
