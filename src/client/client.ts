@@ -118,7 +118,7 @@ export class Client {
     const now = this.settings.clock.now();
     const drain = this.#drain ?? new Drain(closedError(), now + (drainMs ?? this.settings.drainMs));
     if (drainMs !== undefined) drain.shorten(drainMs, now);
-    for (const localHold of this.flowHolds.list()) drain.exempt(localHold);
+    for (const localHold of this.flowHolds.listOpen()) drain.exempt(localHold);
     this.#drain = drain;
     this.#closing ??= this.#close(drain);
     return this.#closing;

@@ -95,18 +95,10 @@ export class FlowHolds {
     return this.#frame === null;
   }
 
-  /** All holds of this flow, also those that it has released. */
-  list(): readonly LocalHold[] {
-    const localHolds: LocalHold[] = [];
-    for (let frame = this.#storage?.getStore() ?? null; frame !== null; frame = frame.outer)
-      localHolds.push(...frame.localHolds);
-    return localHolds;
-  }
-
   /** The holds of this flow on the key; none outside of a flow or after the release. */
   find(key: string): readonly FlowHold[] {
     const flowHolds: FlowHold[] = [];
-    for (const localHold of this.#listOpen()) {
+    for (const localHold of this.listOpen()) {
       const spec = localHold.target.locks.find((item) => item.key === key);
       if (spec !== undefined) flowHolds.push({ spec, localHold });
     }
@@ -115,10 +107,11 @@ export class FlowHolds {
 
   /** The keys that this flow holds, without the client's prefix. */
   listKeys(): readonly string[] {
-    return [...new Set([...this.#listOpen()].flatMap(({ target }) => target.keys))];
+    return [...new Set([...this.listOpen()].flatMap(({ target }) => target.keys))];
   }
 
-  #listOpen(): ReadonlySet<LocalHold> {
+  /** All holds of this flow that it has not released. */
+  listOpen(): ReadonlySet<LocalHold> {
     const open = new Set<LocalHold>();
     for (let frame = this.#frame; frame !== null; frame = frame.outer)
       for (const localHold of frame.localHolds) if (localHold.isOpen) open.add(localHold);
