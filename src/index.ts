@@ -11,6 +11,7 @@ export { createLocks, intercept, type Locks } from "./client/locks.ts";
 export type { ClientLogger } from "./client/logger.ts";
 export type {
   AcquireOptions,
+  CloseOptions,
   ConnectOptions,
   DetachOptions,
   LockOrder,
@@ -30,6 +31,7 @@ export {
   type LostReason,
   type Pause,
   type PauseReason,
+  QueueFullError,
   StoreError,
   StorePausedError,
   StoreRefusedError,

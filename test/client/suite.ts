@@ -14,6 +14,7 @@ import { testClientList } from "./list.ts";
 import { testClientMultiKey } from "./multi-key.ts";
 import { testReadWriteAndSemaphore } from "./read-write-semaphore.ts";
 import { testReentrancy } from "./reentrancy.ts";
+import { testReplace } from "./replace.ts";
 import { testClientRevoke } from "./revoke.ts";
 import { testSessions } from "./sessions.ts";
 import { testWaits } from "./waits.ts";
@@ -30,6 +31,7 @@ const CLIENT_TOPICS: Topics = [
   ["client: several keys", testClientMultiKey],
   ["client: detach and attach", testDetachAttach],
   ["client: revoke", testClientRevoke],
+  ["client: replace and maxQueue", testReplace],
   ["client: close", testClientClose],
   ["client: forgotten claims", testForget],
   ["client: list", testClientList],

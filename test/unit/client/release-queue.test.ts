@@ -31,7 +31,7 @@ function createFixture(
       return release(driver, releases);
     },
   };
-  return { clock, sentAt, locks: createLocks(faultyDriver, { clock, ttl: "9s" }) };
+  return { clock, sentAt, locks: createLocks(faultyDriver, { clock, ttl: "9s", drain: 0 }) };
 }
 
 const refusedError = (): Promise<never> => Promise.reject(new Error("cut off"));
