@@ -33,7 +33,7 @@ withMariaDb((server) => {
         createLocks(fixture.driver({ driver, pool: { connectionLimit: POOL } }), { ttl: "30s" }),
       );
       onTestFinished(async () => {
-        for (const locks of processes) await locks.close();
+        for (const locks of processes) await locks.close({ drain: 0 });
         await fixture.close();
         await fixture.database.drop();
       });

@@ -26,7 +26,7 @@ withMariaDb((server) => {
     clients = [];
   });
   afterEach(async () => {
-    for (const locks of clients) await locks.close();
+    for (const locks of clients) await locks.close({ drain: 0 });
     await fixture.close();
     await proxy.close();
   });

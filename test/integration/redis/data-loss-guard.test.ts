@@ -52,7 +52,7 @@ withRedis((server) => {
     warnings = [];
   });
   afterEach(async () => {
-    for (const locks of clients) await locks.close();
+    for (const locks of clients) await locks.close({ drain: 0 });
     await fixture.close();
   });
 

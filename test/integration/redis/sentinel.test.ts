@@ -17,7 +17,7 @@ const prefix = randomUUID();
 let activeClients: Locks[] = [];
 
 afterEach(async () => {
-  for (const locks of activeClients) await locks.close();
+  for (const locks of activeClients) await locks.close({ drain: 0 });
   activeClients = [];
   await servers.stop();
 });

@@ -60,7 +60,7 @@ withRedis((server) => {
     await admin.flushall();
   });
   afterEach(async () => {
-    for (const locks of clients.splice(0)) await locks.close();
+    for (const locks of clients.splice(0)) await locks.close({ drain: 0 });
     admin.disconnect();
   });
 
