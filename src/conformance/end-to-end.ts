@@ -64,7 +64,7 @@ async function runWithFaults(run: FaultRun, seed: number, steps: number): Promis
   );
   for (const { chaosDriver } of testClients) chaosDriver.reconnect();
   await waitForEmptyStore(context);
-  await Promise.all(testClients.map(({ locks }) => locks.close({ drain: 0 })));
+  await Promise.all(testClients.map(({ locks }) => locks.close()));
 }
 
 async function runFlow(run: FaultRun, { locks }: TestClient, rounds: number): Promise<void> {

@@ -154,7 +154,7 @@ describe("a majority of three servers: one recovers, and one answers last", () =
     const driver = quorum(members, { callTimeoutMs: 10_000 });
     // the driver waits an eighth of it for the last one
     const locks = createLocks(driver, { ttl: "60s" });
-    onCleanup(() => locks.close({ drain: 0 }));
+    onCleanup(() => locks.close());
     await (await locks.tryAcquire("another"))?.release();
     const others = [
       await openClient(`holdfast+unix:${second.path}`),

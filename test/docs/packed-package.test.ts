@@ -338,11 +338,11 @@ test("a bundle split into chunks loads no store that the program does not use", 
   };
   load([...outputs].find(([, { entryPoint }]) => entryPoint === "<stdin>")?.[0] as string);
   const bytes = [...loadedModules].reduce((sum, path) => sum + (outputs.get(path)?.bytes ?? 0), 0);
-  expect(bytes).toBeLessThan(178_000);
+  expect(bytes).toBeLessThan(172_000);
 });
 
 // About 58 kB of it are the scripts, which are not minified: their errors name their lines.
-test("a minified bundle of locks on Redis is no larger than 209 kB", async () => {
+test("a minified bundle of locks on Redis is no larger than 205 kB", async () => {
   const { outputFiles } = await build({
     absWorkingDir: project,
     stdin: {
@@ -363,7 +363,7 @@ test("a minified bundle of locks on Redis is no larger than 209 kB", async () =>
   });
   const bytes = outputFiles[0]?.contents.length ?? 0;
   expect(bytes).toBeGreaterThan(100_000);
-  expect(bytes).toBeLessThan(209_000);
+  expect(bytes).toBeLessThan(205_000);
 });
 
 /** A directory, and so a server, of its own. */

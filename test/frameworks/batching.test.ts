@@ -16,7 +16,7 @@ let locks: TestLocks;
 beforeEach(() => {
   locks = createTestLocks({ clock: "timers" });
 });
-afterEach(() => locks.close({ drain: 0 }));
+afterEach(() => locks.close());
 
 /** One caller loads while it holds the key, another one without it, in the same turn. Returns what the batch found. */
 async function loadTogether(runBatch: <T>(fn: () => T) => T): Promise<readonly [keys: string[], isHeld: boolean]> {

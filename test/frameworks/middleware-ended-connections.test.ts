@@ -79,7 +79,7 @@ const destroyWrapped: Handler = otherLocks.wrap("other", ({ socket }: IncomingMe
 
 function openLocks(): Locks {
   const locks = createLocks(memory());
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   return locks;
 }
 

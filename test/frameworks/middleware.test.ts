@@ -37,7 +37,7 @@ async function startLockServer(): Promise<LockServer> {
   const server = await startServer();
   const openLocks = async (): Promise<Locks> => {
     const locks = await connect(`holdfast+unix:${server.path}`, { label: "a secret host" });
-    onCleanup(() => locks.close({ drain: 0 }));
+    onCleanup(() => locks.close());
     return locks;
   };
   const observer = await openLocks();

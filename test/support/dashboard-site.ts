@@ -72,7 +72,7 @@ export async function openSite(
     store,
     async openClient(label) {
       const client = await connect(store.url, { label });
-      onCleanup(() => client.close({ drain: 0 }));
+      onCleanup(() => client.close());
       return client;
     },
   };

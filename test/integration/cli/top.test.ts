@@ -27,7 +27,7 @@ beforeAll(() => {
   tmux = startTmux(join(sandbox.folder, "tmux"));
 });
 afterAll(async () => {
-  for (const client of clients) await client.close({ drain: 0 });
+  for (const client of clients) await client.close();
   if (tmuxUnavailableReason() === null) await tmux.close();
 });
 

@@ -39,7 +39,7 @@ afterEach(async () => {
     toTarget.resume();
     toClient.resume();
   }
-  await Promise.all(clients.splice(0).map((locks) => locks.close({ drain: 0 })));
+  await Promise.all(clients.splice(0).map((locks) => locks.close()));
 });
 
 /** Clients reach each member through its proxy. */

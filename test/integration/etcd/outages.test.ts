@@ -367,7 +367,7 @@ testOutage(
     isOver = true;
     await Promise.all(callers);
     expect(violations).toEqual([]);
-    await Promise.all(clients.map((locks) => locks.close({ drain: 0 })));
+    await Promise.all(clients.map((locks) => locks.close()));
     // tombstones of claims that were abandoned end with their leases
     await until(async () => findEtcdRemains(await readEtcdState(server)).length === 0, {
       within: TIMEOUT_MS,

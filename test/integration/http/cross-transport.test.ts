@@ -19,7 +19,7 @@ cleanUpAfterEach();
 
 function openLocks(path: string): ReturnType<typeof createLocks> {
   const locks = createLocks(lockServer({ path }));
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   return locks;
 }
 

@@ -42,7 +42,7 @@ async function startDashboard(
   store: MemoryStore = memoryStore(),
 ): Promise<Site> {
   const locks = createLocks(memory({ store }), { label: "worker" });
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   const gateway = await startGateway({
     driver: memory({ store }),
     dashboard: { hasStartTokens: true, ...dashboard },
@@ -395,7 +395,7 @@ test("a lock server that was down when the first viewer came tells its events wh
   expect((await browser.get("/ui/api/claims?prefix=")).status).toBe(503);
   const second = await startServer({ in: folder });
   const locks = createLocks(lockServer({ path: second.path }), { label: "late" });
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   const found = readEvent(browser, site.url, "granted");
   await until(
     async () => {

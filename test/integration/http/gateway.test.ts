@@ -68,7 +68,7 @@ test("the library and a gateway pass locks to each other", async () => {
   const { start, driver } = createSite();
   const { url } = await start();
   const locks = createLocks(driver());
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   const held = await post(url, "/v1/claims", { key: "k" });
   const lock = await locks.attach(held.json.reference);
   expect(String(lock.token)).toBe(held.json.token);
@@ -80,7 +80,7 @@ test("a lock that is granted between two requests is kept for a moment, and then
   const { start, driver } = createSite();
   const { url } = await start();
   const locks = createLocks(driver(), { order: "strict" });
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   const first = await locks.acquire("k");
   const prompt = await post(url, "/v1/claims", { key: "k", wait: 1, label: "prompt" });
   await first.release();
@@ -133,7 +133,7 @@ test("with accounts, a reference is good for its account alone, on each gateway 
   expect(await post(first.url, "/v1/claims/release", place, by(ana))).toMatchObject(unknown);
   // the library reads it, and the lock is the store's
   const locks = createLocks(driver());
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   const attached = await locks.attach(reference);
   const plain = await attached.detach();
   expect(await post(second.url, "/v1/claims/release", { reference: plain }, by(ana))).toMatchObject(unknown);
@@ -209,7 +209,7 @@ test("events and metrics tell of what has passed through the gateway", async () 
     text += chunk;
   });
   const locks = createLocks(driver());
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   await (await locks.acquire("direct")).release();
   const held = await post(url, "/v1/claims", { key: "k", label: "ana" });
   const waiting = await post(url, "/v1/claims", { key: "k", wait: 1 });

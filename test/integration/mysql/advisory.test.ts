@@ -78,7 +78,7 @@ withMariaDb((server) => {
     const pool = createPool({ uri: await userUrl(await server().freshDatabase()) });
     onTestFinished(() => new Promise((resolve) => void pool.end(() => resolve())));
     const locks = createLocks(mysqlAdvisory(pool, options));
-    onTestFinished(() => locks.close({ drain: 0 }));
+    onTestFinished(() => locks.close());
     return locks;
   };
 
@@ -163,7 +163,7 @@ withMariaDb((server) => {
     onTestFinished(() => pool.end());
     expect(() => mysqlAdvisory(pool)).toThrow(/must be a pool that shows its settings/);
     const locks = await connect(`${url.replace("mysql:", "mysql+advisory:")}?sessionMs=5000&maxWaitConnections=2`);
-    onTestFinished(() => locks.close({ drain: 0 }));
+    onTestFinished(() => locks.close());
     expect(locks.traits).toMatchObject({ lease: { sessionMs: 5_000 }, permits: "one", list: "own" });
     await locks.using("key", () => undefined);
   });

@@ -33,7 +33,7 @@ withMariaDb((server) => {
         createLocks(fixture.driver({ driver, pool: { connectionLimit: POOL } }), { ttl: "30s" }),
       );
       onTestFinished(async () => {
-        for (const locks of processes) await locks.close({ drain: 0 });
+        for (const locks of processes) await locks.close();
         await fixture.close();
         await fixture.database.drop();
       });

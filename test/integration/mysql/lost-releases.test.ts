@@ -26,7 +26,7 @@ withMariaDb((server) => {
     clients = [];
   });
   afterEach(async () => {
-    for (const locks of clients) await locks.close({ drain: 0 });
+    for (const locks of clients) await locks.close();
     await fixture.close();
     await proxy.close();
   });

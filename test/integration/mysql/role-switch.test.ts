@@ -129,7 +129,7 @@ withMariaDb(
       expect(times.filter(([, ms]) => ms >= FOUND_MS)).toEqual([]);
       for (const { name, locks } of clients) await locks.acquire(`${name} next`);
       const rival = createLocks(mysqlFromUrl(database.url.replace(`:${server().port}/`, `:${replica.port}/`), OPTIONS));
-      onTestFinished(() => rival.close({ drain: 0 }));
+      onTestFinished(() => rival.close());
       const seen = await Promise.all(
         clients.map(async ({ name }) => [name, (await rival.tryAcquire(`${name} next`)) === null]),
       );
@@ -142,7 +142,7 @@ withMariaDb(
       const connection = await createConnection({ uri: url });
       onTestFinished(() => connection.end());
       const locks = createLocks(mysql(connection as never, OPTIONS));
-      onTestFinished(() => locks.close({ drain: 0 }));
+      onTestFinished(() => locks.close());
       await locks.using("key", () => undefined);
       await replica.query("set global read_only = 1");
       await expect(locks.tryAcquire("key")).rejects.toThrow(/the server is read-only: connect to the primary server/);

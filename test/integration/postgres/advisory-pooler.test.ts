@@ -149,7 +149,7 @@ withPostgres((server) => {
       const stopLoad = await startPoolerLoad(bouncer, database, 2 * poolSize);
       for (const lock of held) await lock.release();
       await Promise.all(errors);
-      for (const locks of [...waiters, holder]) await locks.close({ drain: 0 });
+      for (const locks of [...waiters, holder]) await locks.close();
       for (const pool of pools) await pool.end();
       await stopLoad();
       expect(await readAdvisoryLocks(database.query)).toEqual([]);

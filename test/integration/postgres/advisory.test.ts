@@ -82,7 +82,7 @@ withPostgres((server) => {
     const pool = new Pool({ connectionString: url });
     onTestFinished(() => pool.end());
     const locks = createLocks(postgresAdvisory(pool, { keyToLock: () => lock }));
-    onTestFinished(() => locks.close({ drain: 0 }));
+    onTestFinished(() => locks.close());
     const psql = spawn("psql", ["-X", "-q", "-t", "-A", url], { stdio: ["pipe", "pipe", "inherit"] });
     onTestFinished(async () => {
       psql.stdin.end();
@@ -113,7 +113,7 @@ withPostgres((server) => {
     const pool = new Pool({ connectionString: url });
     onTestFinished(() => pool.end());
     const locks = createLocks(postgresAdvisory(pool, { keyToLock: () => 1n }));
-    onTestFinished(() => locks.close({ drain: 0 }));
+    onTestFinished(() => locks.close());
     const lock = await locks.acquire("a");
     expect(await locks.tryAcquire("b")).toBeNull();
     await lock.release();
@@ -237,9 +237,9 @@ withPostgres((server) => {
     const sql = postgresJs(database.url, { max: 1, onnotice: () => undefined });
     onTestFinished(() => sql.end({ timeout: 1 }));
     const one = createLocks(postgresAdvisory(sql));
-    onTestFinished(() => one.close({ drain: 0 }));
+    onTestFinished(() => one.close());
     const other = await connect(`${database.url.replace("postgres:", "postgresql+advisory:")}?sessionMs=5000`);
-    onTestFinished(() => other.close({ drain: 0 }));
+    onTestFinished(() => other.close());
     expect(other.traits?.lease).toEqual({ claim: false, sessionMs: 5_000 });
     const lock = await one.acquire("key");
     const waits = other.acquire("key");

@@ -59,7 +59,7 @@ withPostgres((server) => {
   };
   const createLocksOn = (client: PostgresClient): Locks => {
     const locks = createLocks(postgres(client, { silenceWarnings: ["durability", "push"] }));
-    onTestFinished(() => locks.close({ drain: 0 }));
+    onTestFinished(() => locks.close());
     return locks;
   };
 

@@ -17,7 +17,7 @@ withPostgres((server) => {
     const options = { silenceWarnings: ["durability"] } as const;
     const dialect = createPostgresDialect(async () => openPostgresJsUrl(url), true, options);
     const locks = createLocks(createSqlDriver(dialect, options), { order: "strict" });
-    onTestFinished(() => locks.close({ drain: 0 }));
+    onTestFinished(() => locks.close());
     return locks;
   };
 

@@ -31,7 +31,7 @@ test("stores of different kinds form one majority: a lock outlives the restart o
   };
   await until(async () => (await states()).join() === "held", { within: 5_000, what: "one claim, which is held" });
   await next.release();
-  for (const locks of [holder, other]) await locks.close({ drain: 0 });
+  for (const locks of [holder, other]) await locks.close();
   for (const place of [one, two]) await place.close?.();
 }, 30_000);
 

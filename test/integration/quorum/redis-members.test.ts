@@ -103,7 +103,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
   });
   afterEach(async () => {
     for (const index of proxies.keys()) heal(index);
-    await Promise.all(open.map((locks) => locks.close({ drain: 0 })));
+    await Promise.all(open.map((locks) => locks.close()));
     open = [];
   }, 30_000);
 

@@ -15,7 +15,7 @@ test("a detached lock outlives its client, also with a member missing", async ()
   const servers = [await startServer(), await startServer(), await startServer()];
   const client = (): Locks => {
     const locks = createLocks(quorum(servers.map(({ path }) => lockServer({ path }))), { ttl: "20s" });
-    onCleanup(() => locks.close({ drain: 0 }));
+    onCleanup(() => locks.close());
     return locks;
   };
   for (const isOneAway of [false, true]) {

@@ -213,7 +213,7 @@ withRedis((server) => {
       expect(failures).toEqual([]);
       // after the last fault a cached lock is no obstacle: every client gets every key
       for (const locks of run.clients) await (await locks.all(...KEYS).acquire({ wait: 10_000 })).release();
-      await Promise.all(run.clients.map((locks) => locks.close({ drain: 0 })));
+      await Promise.all(run.clients.map((locks) => locks.close()));
       for (const proxy of run.proxies) await proxy.close();
       await until(async () => (await findRedisViolations(admin, run.prefix)).length === 0, {
         within: 5_000,

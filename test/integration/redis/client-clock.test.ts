@@ -24,7 +24,7 @@ const openClient = (port: number, prefix: string, ttl = 60_000): Locks => {
 };
 afterEach(async () => {
   vi.useRealTimers();
-  for (const locks of clients.splice(0)) await locks.close({ drain: 0 });
+  for (const locks of clients.splice(0)) await locks.close();
 });
 
 describe("a client's clock", () => {

@@ -56,7 +56,7 @@ const openLocks = (
     order: "strict",
     ttl,
   });
-  cleanups.push(() => locks.close({ drain: 0 }));
+  cleanups.push(() => locks.close());
   return locks;
 };
 const keySlot = (key: string): number => toHashSlot(`${prefix}:3:{${toBucket(key)}}:n`);

@@ -28,7 +28,7 @@ withRedis((server) => {
     clients = [];
   });
   afterEach(async () => {
-    for (const locks of clients) await locks.close({ drain: 0 });
+    for (const locks of clients) await locks.close();
     await fixture.close();
   });
 
@@ -217,7 +217,7 @@ withRedis((server) => {
       isOver = true;
       await Promise.all(loops);
     } finally {
-      for (const locks of clients) await locks.close({ drain: 0 });
+      for (const locks of clients) await locks.close();
       first.disconnect();
       second.disconnect();
       await replica.stop();

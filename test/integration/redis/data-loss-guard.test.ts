@@ -52,7 +52,7 @@ withRedis((server) => {
     warnings = [];
   });
   afterEach(async () => {
-    for (const locks of clients) await locks.close({ drain: 0 });
+    for (const locks of clients) await locks.close();
     await fixture.close();
   });
 

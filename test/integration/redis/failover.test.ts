@@ -59,7 +59,7 @@ const openDriver = ({ server, fixture }: ServerSite, options: RedisOptions = {})
 
 const openClient = (site: ServerSite, options: RedisOptions, ttl = TTL_MS): Locks => {
   const locks = createLocks(openDriver(site, options), { ttl, order: "strict" });
-  site.onTestFinished(() => locks.close({ drain: 0 }));
+  site.onTestFinished(() => locks.close());
   return locks;
 };
 
@@ -303,7 +303,7 @@ describe.skipIf(unavailableReason !== null)(
             ttl: TTL_MS,
           },
         );
-        onTestFinished(() => locks.close({ drain: 0 }));
+        onTestFinished(() => locks.close());
         const lock = await locks.acquire("key");
         await waitForReplicas(siteA.fixture.admin, 1);
         await promoteReplica(siteB.fixture.admin);

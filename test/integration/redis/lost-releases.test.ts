@@ -34,7 +34,7 @@ withRedis((server) => {
     fixture = createRedisFixture(server().port);
   });
   afterEach(async () => {
-    for (const locks of clients) await locks.close({ drain: 0 });
+    for (const locks of clients) await locks.close();
     clients = [];
     await fixture.close();
   });

@@ -56,7 +56,7 @@ withRedis((server) => {
     const otherLocks = createLocks(driver);
     await otherLocks.using("key", () => undefined);
     expect((await driver.diagnose?.())?.find(({ name }) => name === "keys")).toMatchObject({ status: "ok" });
-    for (const locks of [client, two, guarded, third, otherLocks]) await locks.close({ drain: 0 });
+    for (const locks of [client, two, guarded, third, otherLocks]) await locks.close();
     admin.disconnect();
     await replica.stop();
   });

@@ -41,7 +41,7 @@ beforeEach(() => {
 });
 afterEach(async () => {
   replica.signal("SIGCONT");
-  for (const locks of clients) await locks.close({ drain: 0 });
+  for (const locks of clients) await locks.close();
   await fixture.close();
   for (const cleanup of cleanups.splice(0)) await cleanup();
 });

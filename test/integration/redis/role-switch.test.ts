@@ -125,7 +125,7 @@ test.skipIf(redisUnavailableReason() !== null)(
       return { name, ...row, locks: createLocks(row.driver, { ttl: "20s" }) };
     });
     onTestFinished(async () => {
-      await Promise.all(clients.map(({ locks }) => locks.close({ drain: 0 })));
+      await Promise.all(clients.map(({ locks }) => locks.close()));
       for (const { end } of clients) end?.();
       await proxy.close();
       await master.stop();

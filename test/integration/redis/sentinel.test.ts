@@ -17,7 +17,7 @@ const prefix = randomUUID();
 let activeClients: Locks[] = [];
 
 afterEach(async () => {
-  for (const locks of activeClients) await locks.close({ drain: 0 });
+  for (const locks of activeClients) await locks.close();
   activeClients = [];
   await servers.stop();
 });

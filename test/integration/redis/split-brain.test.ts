@@ -60,7 +60,7 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that continues
     await demoteMaster(admin.third, oldMaster);
   });
   afterEach(async () => {
-    for (const locks of clients) await locks.close({ drain: 0 });
+    for (const locks of clients) await locks.close();
   });
 
   test("grants and renews nothing where replicas are waited for: no lock has two holders", {

@@ -75,7 +75,7 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
       await load.waitUntilAllServed();
       expect(load.overlaps).toBe(0);
     }
-    for (const locks of clients) await locks.close({ drain: 0 });
+    for (const locks of clients) await locks.close();
   });
 
   test("a client without the certificate, or without the password, is refused", async () => {
@@ -108,7 +108,7 @@ describe("Sentinels over TLS, with a user with the least rights", () => {
       await load.waitUntilAllServed();
       expect(load.overlaps).toBe(0);
     }
-    for (const locks of clients) await locks.close({ drain: 0 });
+    for (const locks of clients) await locks.close();
   });
 });
 

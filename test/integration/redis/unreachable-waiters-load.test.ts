@@ -90,7 +90,7 @@ async function runUnderLoad(
   }
   controller.abort();
   await Promise.all(callers);
-  for (const locks of clients) await locks.close({ drain: 0 });
+  for (const locks of clients) await locks.close();
   violations.push(...(await findRedisViolations(admin, prefix)));
   admin.disconnect();
   return { faults: [...new Set(violations)], grants };

@@ -200,7 +200,7 @@ test("a client whose account may no longer acquire a key leaves its queue at the
   const it = await startServer({ access });
   const connectAs = async ({ credential }: TestAccount): Promise<Locks> => {
     const locks = await connect(it.addresses[0] as string, { credential });
-    onCleanup(() => locks.close({ drain: 0 }));
+    onCleanup(() => locks.close());
     return locks;
   };
   const [losing, other] = [await connectAs(root), await connectAs(ben)];

@@ -55,7 +55,7 @@ describe.each(["unix", "tcp", "tls"])("%s", (kind) => {
     expect(isSettled).toBe(false);
     await server.start();
     const locks = await opening;
-    onCleanup(() => locks.close({ drain: 0 }));
+    onCleanup(() => locks.close());
     expect(await locks.tryAcquire("k")).not.toBeNull();
   });
 
@@ -74,7 +74,7 @@ describe.each(["unix", "tcp", "tls"])("%s", (kind) => {
     await until(() => relay.endedConnections > 1, { within: 10_000, what: "a second attempt" });
     relay.forwardTo(server.address);
     const locks = await opening;
-    onCleanup(() => locks.close({ drain: 0 }));
+    onCleanup(() => locks.close());
     expect(await locks.tryAcquire("k")).not.toBeNull();
   });
 

@@ -51,7 +51,7 @@ async function createFixture(limits: Partial<ServerLimits> = {}): Promise<Fixtur
   const address = parseRawAddress(server.addresses[0] as string);
   const url = server.addresses[0] as string;
   const locks = await connect(url);
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   const keptLock = await locks.acquire("kept", { ttl: SETTLE_MS });
   const delays = monitorEventLoopDelay({ resolution: 1 });
   delays.enable();

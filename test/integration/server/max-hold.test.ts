@@ -140,7 +140,7 @@ test("the holder's signal is aborted with the reason maxHold, long before its ne
   const shortAccount = testAccount("short", "", ["acquire"], { maxHoldMs: 200 });
   const it = await startServer({ access: createTestAccess(shortAccount) });
   const locks = createLocks(lockServer({ path: it.path, credential: shortAccount.credential }));
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   const lock = await locks.acquire("k", { ttl: "30s" });
   await until(() => lock.signal.aborted, { within: 5_000, what: "the signal" });
   expect((lock.signal.reason as LockLostError).reason).toBe("maxHold");

@@ -53,7 +53,7 @@ test("no log line, error, list, event or answer to another client contains a cli
   await driver.detach?.([detached]);
   await ownRawClient.claim(randomId(), "z");
   const locks = createLocks(lockServer({ path: it.path, credential: ana.credential }));
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   const reference = await (await locks.acquire("r")).detach();
 
   // refusals of every kind

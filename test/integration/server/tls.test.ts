@@ -42,7 +42,7 @@ test("a client of holdfasts:// locks over TLS, checks the issuer and the name, a
   const { server, url, port, files } = await startTlsServer();
   expect(server.addresses).toEqual([`holdfasts://127.0.0.1:${port}`]);
   const locks = await connect(url());
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   await locks.using("k", async (lock) => expect(lock.token).toBeGreaterThan(0n));
   const socket = await performHandshake(port, { ca: await readText(files.ca) });
   expect(socket.getProtocol()).toBe("TLSv1.3");
@@ -136,7 +136,7 @@ test("a TLS hello to the plain port and plain bytes to the TLS port end at once,
   );
   expect(await responseTo(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")).toContain("this port uses TLS");
   const locks = await connect(url());
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   await locks.using("k", async () => undefined);
   await open.close();
   expect(server.stats().sessions).toBe(1);
@@ -185,7 +185,7 @@ test("with a client CA a client must show a certificate of its issuer, and gets 
     /requires a client certificate/,
   );
   const locks = await connect(`${url}&cert=${ownCertificate.cert}&key=${ownCertificate.key}`);
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   await locks.using("k", async () => undefined);
 });
 

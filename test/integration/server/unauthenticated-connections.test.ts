@@ -150,7 +150,7 @@ test.each(["127.0.0.1", "127.0.0.9"])(
     const proxy = await tcpProxy(parseRawAddress(address) as { host: string; port: number });
     onCleanup(() => proxy.close());
     const holder = await connect(`holdfast://127.0.0.1:${(proxy.address as { port: number }).port}`);
-    onCleanup(() => holder.close({ drain: 0 }));
+    onCleanup(() => holder.close());
     const keptLock = await holder.acquire("kept", { ttl: 6_000 });
     const sockets = openConnections(address, from, MAX_UNAUTHENTICATED + 50);
     await until(() => sockets.dials > 2 * MAX_UNAUTHENTICATED, { within: 20_000, what: "the siege" });

@@ -22,7 +22,7 @@ cleanUpAfterEach();
 
 function openLocks(path: string, label: string): Locks {
   const locks = createLocks(lockServer({ path }), { label });
-  onCleanup(() => locks.close({ drain: 0 }));
+  onCleanup(() => locks.close());
   return locks;
 }
 

@@ -187,7 +187,7 @@ test("clients with short leases keep their locks, and waiters get theirs in orde
   const clients = [1, 2, 3].map(() =>
     createLocks(sqlite(path, { warn: () => undefined, ...options }), { ttl: "2s", order: "strict" }),
   );
-  for (const client of clients) closers.push(() => client.close({ drain: 0 }));
+  for (const client of clients) closers.push(() => client.close());
   const [first, second, third] = clients as [(typeof clients)[0], (typeof clients)[0], (typeof clients)[0]];
   // what a process has not seen it cannot miss
   backUp(path, copy);

@@ -49,7 +49,7 @@ beforeEach(async () => {
   await queryOnce(new Database(path), "create table rows (id integer primary key, text text)");
 });
 
-afterAll(() => locks.close({ drain: 0 }));
+afterAll(() => locks.close());
 
 for (const [builder, open] of Object.entries(BUILDERS)) {
   test.each(Object.entries(PLACES))(`${builder}: a query given to %s inserts one row`, async (_place, run) => {

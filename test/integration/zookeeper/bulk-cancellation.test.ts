@@ -57,5 +57,5 @@ test("2,000 waits that one client begins and aborts cost no client of a short se
   expect(proxy.requests(OP.sync)).toBeLessThan(creates / 10);
   expect(proxy.requests(OP.delete)).toBeLessThanOrEqual(creates);
   for (const lock of [...held, writer]) expect(await lock.release()).toBe(true);
-  await Promise.all([...clients, far].map((locks) => locks.close({ drain: 0 })));
+  await Promise.all([...clients, far].map((locks) => locks.close()));
 }, 60_000);

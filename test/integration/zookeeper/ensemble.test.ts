@@ -46,7 +46,7 @@ afterEach(async () => {
     proxy.toTarget.resume();
     proxy.toClient.resume();
   }
-  await Promise.all(clients.splice(0).map((locks) => locks.close({ drain: 0 })));
+  await Promise.all(clients.splice(0).map((locks) => locks.close()));
 });
 
 /** Clients reach each server through its proxy. */

@@ -108,7 +108,7 @@ test("a server killed and stopped under load: no two holders overlap, tokens ris
   }
   const isClean = async (): Promise<boolean> => /Total watches:0\b/.test(await fixture.server.runCommand("wchs"));
   await until(isClean, { within: TIMEOUT_MS, what: "all watches to be gone" });
-  await Promise.all(clients.map((locks) => locks.close({ drain: 0 })));
+  await Promise.all(clients.map((locks) => locks.close()));
   // ours to look on, and the question's own
   expect((await fixture.server.runCommand("cons")).trim().split("\n").length).toBeLessThanOrEqual(2);
 }, 300_000);

@@ -68,7 +68,7 @@ export function registerAdvisoryTests(store: AdvisoryServer): void {
 
   const openLocks = (options: LocksOptions = {}, driverOptions: DriverOptions = {}): Locks => {
     const locks = createLocks(store.driver(database, driverOptions), options);
-    closers.push(() => locks.close({ drain: 0 }));
+    closers.push(() => locks.close());
     return locks;
   };
 
@@ -154,7 +154,7 @@ export function registerAdvisoryTests(store: AdvisoryServer): void {
   test("a lock that the session has lost is reported by its release", async () => {
     const driver = store.driver(database, {});
     const locks = createLocks(driver);
-    closers.push(() => locks.close({ drain: 0 }));
+    closers.push(() => locks.close());
     const lock = await locks.acquire("key");
     await store.unlockBehindIts(driver);
     expect(await store.holder(database, "key")).toBeNull();

@@ -78,7 +78,7 @@ export async function createPostgresFixture(server: DatabaseServer): Promise<Pos
     },
     locks(options, settings) {
       const locks = createLocks(fixture.driver(settings), options);
-      closers.push(() => locks.close({ drain: 0 }));
+      closers.push(() => locks.close());
       return locks;
     },
     inspect: () => findPostgresViolations(database.query),

@@ -9,7 +9,7 @@ const TTL_MS = 1_000;
 
 const clients: Locks[] = [];
 afterEach(async () => {
-  for (const locks of clients.splice(0)) await locks.close({ drain: 0 });
+  for (const locks of clients.splice(0)) await locks.close();
 });
 
 /** A client of a store of its own, so that each is granted what it asks for; all by one clock. */

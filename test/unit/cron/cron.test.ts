@@ -25,7 +25,7 @@ beforeEach(() => {
 
 afterEach(async () => {
   vi.useRealTimers();
-  await Promise.all(open.map((locks) => locks.close({ drain: 0 })));
+  await Promise.all(open.map((locks) => locks.close()));
   open = [];
 });
 

@@ -20,7 +20,7 @@ const bodies: (() => void)[] = [];
 
 afterEach(async () => {
   for (const end of bodies.splice(0)) end();
-  await Promise.all(opened.splice(0).map((locks) => locks.close({ drain: 0 })));
+  await Promise.all(opened.splice(0).map((locks) => locks.close()));
 });
 
 /** Clients of one store. */

@@ -25,7 +25,7 @@ let failure: Error | null = null;
 
 afterEach(async () => {
   failure = null;
-  await Promise.all(opened.splice(0).map((locks) => locks.close({ drain: 0 })));
+  await Promise.all(opened.splice(0).map((locks) => locks.close()));
 });
 
 function createFixture(change: (driver: Driver) => Partial<Driver> = () => ({})): Fixture {

@@ -68,7 +68,7 @@ test("a request that has ended does not refuse the next one in another process, 
     );
     expect(refused).toEqual([]);
   }
-  for (const locks of clients) await locks.close({ drain: 0 });
+  for (const locks of clients) await locks.close();
 });
 
 test("a request may pass through any number of middleware: Node.js warns of no listeners", async () => {

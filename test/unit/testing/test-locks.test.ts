@@ -19,7 +19,7 @@ function openLocks(options?: Parameters<typeof createTestLocks>[0]): TestLocks {
 }
 
 afterEach(async () => {
-  for (const locks of opened.splice(0)) await locks.close({ drain: 0 });
+  for (const locks of opened.splice(0)) await locks.close();
 });
 
 /** Fulfilled, rejected or pending, after all promise reactions. */

@@ -29,7 +29,7 @@ function openLocks(driver: Driver, options?: LocksOptions): Locks {
 }
 
 afterEach(async () => {
-  for (const locks of clients.splice(0)) await locks.close({ drain: 0 });
+  for (const locks of clients.splice(0)) await locks.close();
 });
 
 const isDomException = (name: string) => (error: unknown) => error instanceof DOMException && error.name === name;

@@ -16,7 +16,7 @@ function openLocks(): Locks {
 }
 
 afterEach(async () => {
-  await Promise.all(opened.splice(0).map((locks) => locks.close({ drain: 0 })));
+  await Promise.all(opened.splice(0).map((locks) => locks.close()));
 });
 
 // biome-ignore lint/suspicious/noExplicitAny: classes that are compiled from text

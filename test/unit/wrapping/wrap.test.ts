@@ -13,7 +13,7 @@ function openLocks(): Locks {
 }
 
 afterEach(async () => {
-  await Promise.all(opened.splice(0).map((locks) => locks.close({ drain: 0 })));
+  await Promise.all(opened.splice(0).map((locks) => locks.close()));
 });
 
 test("calls with one key run one after another, those with other keys beside them", async () => {

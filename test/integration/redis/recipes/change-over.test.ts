@@ -30,7 +30,7 @@ withRedis((server) => {
     await admin.flushall();
   });
   afterEach(async () => {
-    for (const locks of lockClients.splice(0)) await locks.close({ drain: 0 });
+    for (const locks of lockClients.splice(0)) await locks.close();
     for (const client of clients.splice(0)) client.disconnect();
     admin.disconnect();
   });

@@ -60,7 +60,7 @@ withRedis((server) => {
     await admin.flushall();
   });
   afterEach(async () => {
-    for (const locks of clients.splice(0)) await locks.close({ drain: 0 });
+    for (const locks of clients.splice(0)) await locks.close();
     admin.disconnect();
   });
 

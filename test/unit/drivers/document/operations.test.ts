@@ -180,7 +180,7 @@ test.each([false, true])("of 8 processes on one key none starves (watched: %s)",
     }),
   );
   expect(Math.max(...turns), `turns: ${turns}`).toBeLessThan(maxRounds);
-  for (const locks of clients) await locks.close({ drain: 0 });
+  for (const locks of clients) await locks.close();
 });
 
 test.each([false, true])(
