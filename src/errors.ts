@@ -145,17 +145,6 @@ export function lockLostError(reason: LostReason, keys: readonly string[], token
   return new LockLostError(`lost the lock on ${formatKeys(keys)}: ${LOSS_TEXTS[reason]}`, reason, { keys, token });
 }
 
-/** As many requests of this client as the option `maxQueue` allows wait for the key already. */
-export class QueueFullError extends LockError {
-  /** How many requests of this client wait for the key. */
-  readonly waiting: number;
-  constructor(message: string, waiting: number, details?: LockErrorDetails) {
-    super("LOCK_QUEUE_FULL", message, details);
-    this.name = "QueueFullError";
-    this.waiting = waiting;
-  }
-}
-
 /** The acquire would wait for a lock that its own async flow holds. */
 export class DeadlockError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
@@ -240,7 +229,6 @@ export function safeListener<Args extends readonly unknown[]>(
 /** By them `instanceof` finds errors of other copies of the package. A class that a program derives has none. */
 const CODES: ReadonlyMap<unknown, string> = new Map<unknown, string>([
   [LockTimeoutError, "LOCK_TIMEOUT"],
-  [QueueFullError, "LOCK_QUEUE_FULL"],
   [StorePausedError, "LOCK_STORE_PAUSED"],
   [LockLostError, "LOCK_LOST"],
   [DeadlockError, "LOCK_DEADLOCK"],

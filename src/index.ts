@@ -11,7 +11,6 @@ export { createLocks, intercept, type Locks } from "./client/locks.ts";
 export type { ClientLogger } from "./client/logger.ts";
 export type {
   AcquireOptions,
-  CloseOptions,
   ConnectOptions,
   DetachOptions,
   LockOrder,
@@ -31,7 +30,6 @@ export {
   type LostReason,
   type Pause,
   type PauseReason,
-  QueueFullError,
   StoreError,
   StorePausedError,
   StoreRefusedError,

@@ -15,9 +15,14 @@ const sendReport = wrapJob(
   { overlap: false, onSkipped: ({ tick, reason }) => console.log(`skipped ${tick.toISOString()}: ${reason}`) },
 );
 
-const job = new Cron("* * * * * *", { timezone: "Etc/UTC", catch: (error) => console.error(error) }, sendReport);
+let running: Promise<void> | undefined;
+const job = new Cron("* * * * * *", { timezone: "Etc/UTC", catch: (error) => console.error(error) }, (tick) => {
+  running = sendReport(tick);
+  return running;
+});
 
 process.once("SIGTERM", async () => {
   job.stop();
-  await locks.close(); // when a run that holds its lock has ended
+  await running?.catch(() => undefined); // close() would release its lock while it runs
+  await locks.close();
 });

@@ -6,12 +6,15 @@ import { schedule } from "node-cron";
 
 const locks = await connect();
 
+let running: Promise<void> | undefined;
+
 async function sendReport(tick: Date): Promise<void> {
   console.log(`report for ${tick.toISOString()}`);
 }
 
 function onTick({ date }: { readonly date: Date }): Promise<void> {
-  return sendReport(date);
+  running = sendReport(date);
+  return running;
 }
 
 const task = schedule("* * * * * *", onTick, {
@@ -24,5 +27,6 @@ task.on("execution:skipped", ({ date, reason }) => console.log(`skipped ${date.t
 
 process.once("SIGTERM", async () => {
   await task.stop();
-  await locks.close(); // when a run that holds its lock has ended
+  await running?.catch(() => undefined); // close() would release its lock while it runs
+  await locks.close();
 });

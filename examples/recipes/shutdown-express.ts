@@ -22,8 +22,8 @@ console.log(JSON.stringify(server.address()));
 process.once("SIGTERM", async () => {
   const closed = once(server, "close");
   server.close(); // ends when the running requests have been answered
-  const timer = setTimeout(() => server.closeAllConnections(), 15_000); // with the 10 s of close(): less than the grace period of the platform
+  const timer = setTimeout(() => server.closeAllConnections(), 15_000); // with the 5 s of close(): less than the grace period of the platform
   await closed;
   clearTimeout(timer);
-  await locks.close(); // lets other work end, and releases its locks: the next holder need not wait for a lease
+  await locks.close(); // releases the remaining locks: the next holder need not wait for a lease
 });

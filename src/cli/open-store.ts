@@ -33,7 +33,7 @@ export interface Store {
   readonly traits: Traits;
   /** Its name in messages. */
   readonly name: string;
-  /** Releases what is held, at once, and disconnects. A driver that does not end, or fails at its end, cannot change the result of a command. */
+  /** Releases what is held, and disconnects. A driver that does not end, or fails at its end, cannot change the result of a command. */
   close(): Promise<void>;
 }
 
@@ -52,8 +52,7 @@ export async function openStore(flags: StoreFlags, options: LocksOptions = {}): 
     const driver = await createStoreDriver(choice, { opensOnce: true });
     const client = new Client(driver, parseClientOptions(options), Math.random);
     const { traits } = await client.open();
-    const close = (): Promise<void> =>
-      resultWithin(CLOSE_TIMEOUT_MS, client.close({ drain: 0 })).catch(() => undefined);
+    const close = (): Promise<void> => resultWithin(CLOSE_TIMEOUT_MS, client.close()).catch(() => undefined);
     return { locks: bindLocks(client), driver, traits, name, close };
   } catch (error) {
     throw toCommandError(error, name);

@@ -172,7 +172,6 @@ function addRun(program: Program, commandWords: readonly string[]): void {
       "time from TERM to KILL, at most half of the lease (default: 5s, less for short leases)",
     )
     .option("--max-hold <duration>", "end the command after this time")
-    .option("--replace", "revoke the holder of the key, and run when it has ended")
     .option("--hold-at-least <duration>", "keep the lock for this long, even if the command ends sooner");
   setAction(program, run, async (keys: string[], flags: RunFlags) => {
     const [{ runCommand }, { parseRunOptions }] = await Promise.all([

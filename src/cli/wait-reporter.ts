@@ -34,7 +34,6 @@ export interface WaitOptions {
   readonly ttl: number | "session";
   readonly label: string;
   readonly conflictExitCode?: number | undefined;
-  readonly replace?: boolean;
   readonly signal?: AbortSignal;
   readonly quiet?: boolean;
   readonly verbose?: boolean;
@@ -65,7 +64,6 @@ export async function acquireWithProgress(store: Store, request: RequestedLocks,
     lock = await acquire(store.locks, request, {
       ttl,
       label,
-      ...(options.replace === true && { replace: true }),
       ...(waitMs !== undefined && { wait: remainingWaitMs(waitMs, options.startedAt) }),
       ...(signal !== undefined && { signal }),
     });

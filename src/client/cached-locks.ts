@@ -83,7 +83,6 @@ export class CachedLocks {
   readonly #histories = new Map<string, CacheHistory>();
   /** Those that have become idle in this turn of the event loop. */
   #unsettled: CachedGrant[] = [];
-  #isClosed = false;
 
   constructor(engine: Engine, { recall }: Traits) {
     this.#engine = engine;
@@ -92,13 +91,7 @@ export class CachedLocks {
 
   /** May a lock of this name be cached? Not for a while after it was recalled twice in a row without use. */
   allows(name: string, now: number): boolean {
-    return !this.#isClosed && now >= (this.#histories.get(name)?.cacheableAt ?? now);
-  }
-
-  /** The client closes: nothing is kept any more. */
-  close(): void {
-    this.#isClosed = true;
-    this.giveBackAll();
+    return now >= (this.#histories.get(name)?.cacheableAt ?? now);
   }
 
   add(grant: CachedGrant): void {

@@ -10,7 +10,6 @@ import {
   isFatalError,
   LockTimeoutError,
   lockLostError,
-  QueueFullError,
   StoreError,
   UnsupportedError,
   wrapStoreError,
@@ -21,7 +20,6 @@ import { formatDuration } from "../util/duration.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { CachedLocks, cacheProblem } from "./cached-locks.ts";
 import { DeferredStarts } from "./deferred-starts.ts";
-import { Drain } from "./drain.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
 import { HandoffChain } from "./handoff-chain.ts";
@@ -33,15 +31,15 @@ import { LockHandle } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import { checkSupported, isEachExclusive } from "./lock-spec.ts";
 import { logWarning } from "./logger.ts";
-import type { AcquireSettings, ClientSettings, CloseOptions, QueueKind } from "./options.ts";
-import { parseCloseOptions, resolveTtl } from "./options.ts";
+import type { AcquireSettings, ClientSettings, QueueKind } from "./options.ts";
+import { resolveTtl } from "./options.ts";
 import { QueueEvents } from "./queue-events.ts";
 import { QueueReader } from "./queue-reader.ts";
 import { FlowHolds, resolveNesting } from "./reentrancy.ts";
 import { createTokenFloors } from "./token-floors.ts";
 import { Waiter } from "./waiter.ts";
 
-/** How long close() waits in all for the store to answer releases, after the drain. */
+/** How long close() waits in all for the store to answer releases. */
 const CLOSE_TIMEOUT_MS = 5_000;
 
 export class Client {
@@ -53,7 +51,6 @@ export class Client {
   readonly #random: () => number;
   #context: ClientContext | null = null;
   #opening: Promise<ClientContext> | null = null;
-  #drain: Drain | null = null;
   #closing: Promise<void> | null = null;
   #hasWarnedOfTtl = false;
   #isLogging = false;
@@ -71,7 +68,7 @@ export class Client {
 
   /** Opens the client if necessary. @throws ClosedError, StoreError */
   open(): ClientContext | Promise<ClientContext> {
-    if (this.#drain !== null) return Promise.reject(closedError());
+    if (this.#closing !== null) return Promise.reject(new ClosedError("this client was closed"));
     if (this.#context !== null) return this.#context;
     this.#opening ??= this.#open();
     return this.#opening;
@@ -112,15 +109,8 @@ export class Client {
     await engine.whenIdle();
   }
 
-  /** See drain.ts. @throws TypeError naming the option */
-  async close(options: CloseOptions = {}): Promise<void> {
-    const drainMs = parseCloseOptions(options);
-    const now = this.settings.clock.now();
-    const drain = this.#drain ?? new Drain(closedError(), now + (drainMs ?? this.settings.drainMs));
-    if (drainMs !== undefined) drain.shorten(drainMs, now);
-    for (const localHold of this.flowHolds.listOpen()) drain.exempt(localHold);
-    this.#drain = drain;
-    this.#closing ??= this.#close(drain);
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
     return this.#closing;
   }
 
@@ -159,24 +149,22 @@ export class Client {
       handoffChain: new HandoffChain(),
       deferredStarts: new DeferredStarts(),
       strictWaits: new Counts(),
-      otherWaits: new Counts(),
       queues: new SlotMap(),
     };
     return this.#context;
   }
 
-  async #close(drain: Drain): Promise<void> {
+  async #close(): Promise<void> {
     if (this.#opening === null) return;
     const context = await this.#opening.catch((error: unknown) => {
       if (error instanceof StoreError || isFatalError(error)) return null; // the caller of open() has received it
       throw error;
     });
     if (context === null) return;
-    const { engine, cachedLocks } = context;
-    cachedLocks.close();
-    for (const { listener } of engine.listClaims()) listener.onClose(drain);
-    await drain.wait(engine.scheduler);
+    const { engine } = context;
+    const closedError = new ClosedError("this client was closed");
     const endsAt = engine.clock.now() + CLOSE_TIMEOUT_MS;
+    for (const { listener } of engine.listClaims()) listener.onClose(closedError);
     await engine.scheduler.waitFor(this.releaseAll(), CLOSE_TIMEOUT_MS, () => undefined);
     for (const activeClaim of engine.listClaims()) engine.release(activeClaim);
     const restMs = Math.max(endsAt - engine.clock.now(), 0);
@@ -190,7 +178,6 @@ export class Client {
     const { traits } = context;
     checkSupported(target, traits, this.driver.name);
     if (settings.cacheMs > 0) this.#checkCache(target, traits);
-    if (settings.replace === true) this.#checkReplace(target, traits);
     settings.signal?.throwIfAborted();
     if (!this.flowHolds.isEmpty || (!traits.manyKeys && target.locks.length > 1)) {
       return this.#acquireInParts(context, target, settings);
@@ -214,14 +201,6 @@ export class Client {
     if (problem !== null && isEachExclusive(locks)) throw new UnsupportedError(problem, { keys });
   }
 
-  /** @throws UnsupportedError */
-  #checkReplace({ locks, keys }: LockTarget, { fencing, list }: Traits): void {
-    const { name, revoke } = this.driver;
-    if (!isEachExclusive(locks)) throw new UnsupportedError("only an exclusive lock can replace its holder", { keys });
-    if (revoke !== undefined && fencing && list !== "own") return;
-    throw new UnsupportedError(`${name} cannot revoke, so a holder cannot be replaced`, { keys });
-  }
-
   /** The fast path of a cached lock: neither a waiter nor a call. */
   #reuse(context: ClientContext, target: LockTarget, settings: AcquireSettings): LocalHold | null {
     const ttl = context.traits.lease.claim ? settings.ttl : "session";
@@ -242,8 +221,6 @@ export class Client {
     resolve: (localHold: LocalHold | null) => void,
     reject: (error: unknown) => void,
   ): void {
-    // one part of a lock after another, or a request that has waited for the client to open
-    if (this.#drain !== null) return reject(closedError());
     const ttl = resolveTtl(settings, context.traits, this.driver.name);
     if (ttl !== settings.ttl && settings.isTtlExplicit && !this.#hasWarnedOfTtl) {
       this.#hasWarnedOfTtl = true;
@@ -253,12 +230,7 @@ export class Client {
       else logWarning(logger, warning);
     }
     const startedAt = context.engine.clock.now();
-    const waiter = new Waiter(target, settings, startedAt, resolve, reject);
-    const error = settings.maxQueue === undefined ? null : findFullQueue(context, target, settings.maxQueue);
-    if (error === null) return this.#queueFor(context, target, settings, ttl).enqueue(waiter);
-    context.queueEvents.emitRequested(waiter);
-    reject(error);
-    context.queueEvents.emitFailed(waiter, error, "busy");
+    this.#queueFor(context, target, settings, ttl).enqueue(new Waiter(target, settings, startedAt, resolve, reject));
   }
 
   #queueFor(
@@ -390,23 +362,6 @@ export class Client {
     }
     return joinedByKey;
   }
-}
-
-/** The error of a request that would be one too many for one of its keys. */
-function findFullQueue({ queues, otherWaits }: ClientContext, target: LockTarget, max: number): QueueFullError | null {
-  for (const [index, { key }] of target.locks.entries()) {
-    const waiting = (queues.get(key)?.waiting ?? 0) + otherWaits.count(key);
-    if (waiting < max) continue;
-    const keys = [target.keys[index] as string];
-    return new QueueFullError(`${waiting} requests of this client wait for ${formatKeys(keys)} already`, waiting, {
-      keys,
-    });
-  }
-  return null;
-}
-
-function closedError(): ClosedError {
-  return new ClosedError("this client was closed");
 }
 
 function queueKindOf(target: LockTarget, settings: AcquireSettings): QueueKind {

@@ -9,6 +9,7 @@ import { locksRule, requireValid } from "../util/validate.ts";
 import type { Locks } from "./locks.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
+const CLOSE_TIMEOUT_MS = 2_000;
 
 /** One for each call of closeOnSignal(). */
 const closers = new Set<{ readonly close: () => Promise<void> }>();
@@ -17,10 +18,10 @@ const closers = new Set<{ readonly close: () => Promise<void> }>();
 let raise: (() => void) | null = null;
 
 /**
- * On SIGINT or SIGTERM closes the locks, waits for that and for the locks of other calls, then raises the signal again,
- * so that it has its default effect. close() waits for running work, as the option `drain` of the client says; a second
- * signal ends the process at once. Where the program has a handler of its own, that handler decides about the end of
- * the process. The Disposable removes the signal handlers. @throws TypeError if the argument is no Locks
+ * On SIGINT or SIGTERM closes the locks, waits at most 2 s for that and for the locks of other calls, then raises the
+ * signal again, so that it has its default effect. Where the program has a handler of its own, that handler decides
+ * about the end of the process. The Disposable removes the signal handlers. @throws TypeError if the argument is no
+ * Locks
  */
 export function closeOnSignal(locks: Locks): Disposable {
   requireValid(locks, "locks", locksRule);
@@ -53,6 +54,7 @@ function onSignal(signal: NodeJS.Signals): void {
   );
   closers.clear();
   const finish = (): void => {
+    clearTimeout(timeout);
     if (raise !== finish) return;
     raise = null;
     // those of clients that were opened meanwhile
@@ -61,6 +63,7 @@ function onSignal(signal: NodeJS.Signals): void {
     if (!isHandled) process.kill(process.pid, signal);
   };
   raise = finish;
+  const timeout = setTimeout(finish, CLOSE_TIMEOUT_MS);
   void Promise.all(closing).then(finish);
 }
 

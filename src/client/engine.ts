@@ -10,7 +10,7 @@
 import { RENEWALS_PER_LEASE } from "../claim/lease-shares.ts";
 import { isHeld, isReusable, isVerified, isWanted, nextWakeAt, startClaim, step } from "../claim/machine.ts";
 import type { ClaimEvent, ClaimSettings, ClaimState, Effect, Step } from "../claim/state.ts";
-import type { LostReason, PauseReason } from "../errors.ts";
+import type { ClosedError, LostReason, PauseReason } from "../errors.ts";
 import { isFatalError } from "../errors.ts";
 import type { Answer, Claim, ClaimId, Driver, Pause, TokenRange } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -19,7 +19,6 @@ import { runInMicrotask } from "../util/microtask.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { SuspendDetector } from "../util/suspend-detector.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
-import type { Drain } from "./drain.ts";
 import type { Events } from "./events.ts";
 import type { PendingRelease, ReleaseCallback } from "./release-queue.ts";
 import { MAX_BATCH, ReleaseQueue, splitBatches } from "./release-queue.ts";
@@ -45,8 +44,8 @@ export interface ClaimListener {
   onEffect(effect: ListenerEffect, now: number): void;
   /** A renewal of the held claim is about to be sent: how many tokens it should have in all; 0: as many as it has. */
   tokensToRenew(): number;
-  /** The client closes: no request may wait any longer, and a holder is told. */
-  onClose(drain: Drain): void;
+  /** The client closes: no request may wait any longer. */
+  onClose(error: ClosedError): void;
   /** Gives up the lock if the claim is held: an idle one, or one whose holder has not released it. */
   giveBack(now: number): void;
 }

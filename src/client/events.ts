@@ -9,7 +9,7 @@ import { safeListener } from "../errors.ts";
 import type { LockMode } from "../spi/claim-info.ts";
 
 /**
- * How a request ended without a lock. busy: tryAcquire() found it taken, or QueueFullError; timeout: LockTimeoutError; cancelled: by its
+ * How a request ended without a lock. busy: tryAcquire() found it taken; timeout: LockTimeoutError; cancelled: by its
  * signal, or the client was closed; error: any other error.
  */
 export type FailedOutcome = "busy" | "timeout" | "cancelled" | "error";

@@ -3,7 +3,6 @@
 import type { LockLostError, LostReason } from "../errors.ts";
 import { lockLostError } from "../errors.ts";
 import type { Traits } from "../spi/driver.ts";
-import type { Drain, DrainedHold } from "./drain.ts";
 import type { ActiveClaim, Engine } from "./engine.ts";
 import type { LockEvent } from "./events.ts";
 import type { LockTarget } from "./lock-spec.ts";
@@ -38,7 +37,7 @@ interface WatchableHandle {
   watch(): void;
 }
 
-export class LocalHold implements ScheduledTask, DrainedHold {
+export class LocalHold implements ScheduledTask {
   readonly queue: HoldQueue;
   readonly activeClaim: ActiveClaim;
   readonly target: LockTarget;
@@ -55,9 +54,6 @@ export class LocalHold implements ScheduledTask, DrainedHold {
   isRenewed = false;
   lostReason: LostReason | null = null;
   #abort: AbortController | null = null;
-  #closing: AbortController | null = null;
-  /** Null until the client closes. */
-  #drain: Drain | null = null;
   // a scheduled task: due at the end of maxHold
   readonly mayRunEarly = false;
   dueAt = 0;
@@ -134,25 +130,6 @@ export class LocalHold implements ScheduledTask, DrainedHold {
     return this.#abort.signal;
   }
 
-  /** The client closes: tells the holder, and from now on the client waits for its end. */
-  startClosing(drain: Drain): void {
-    this.#drain = drain;
-    drain.add(this);
-    this.#closing?.abort(drain.error);
-  }
-
-  /**
-   * Aborted when the client closes. Created when first read. One for each hold: a signal of the client would keep the
-   * listeners of all locks that were ever held.
-   */
-  get closing(): AbortSignal {
-    if (this.#closing === null) {
-      this.#closing = new AbortController();
-      if (this.#drain !== null) this.#closing.abort(this.#drain.error);
-    }
-    return this.#closing.signal;
-  }
-
   toLostError(): LockLostError {
     const token = this.queue.context.traits.fencing ? this.token : undefined;
     return lockLostError(this.lostReason ?? "expired", this.target.keys, token);
@@ -161,15 +138,6 @@ export class LocalHold implements ScheduledTask, DrainedHold {
   /** Releases one handle, and the lock with the last one. True if the lock was held until now. */
   release(): boolean | Promise<boolean> {
     this.refCount--;
-    if (this.isOpen) return this.isHeld(this.observe());
-    const released = this.queue.release(this);
-    this.#drain?.remove(this);
-    return released;
-  }
-
-  /** Its claim is not that of this client any more. */
-  transferOut(): void {
-    this.refCount = 0;
-    this.#drain?.remove(this);
+    return this.isOpen ? this.isHeld(this.observe()) : this.queue.release(this);
   }
 }

@@ -35,6 +35,7 @@
  * that code.
  */
 
+import type { ClosedError } from "../errors.ts";
 import { isFatalError } from "../errors.ts";
 import type { Claim, Traits } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
@@ -44,7 +45,6 @@ import { LinkedList } from "../util/linked-list.ts";
 import type { SlotMap } from "../util/slot-map.ts";
 import type { CachedLocks } from "./cached-locks.ts";
 import type { DeferredStarts } from "./deferred-starts.ts";
-import type { Drain } from "./drain.ts";
 import type { ActiveClaim, ClaimListener, Engine, ListenerEffect } from "./engine.ts";
 import { nextRequest } from "./event-fields.ts";
 import type { Events, FailedOutcome } from "./events.ts";
@@ -88,8 +88,6 @@ export interface ClientContext {
   readonly deferredStarts: DeferredStarts;
   /** How many requests in strict order wait for each key. */
   readonly strictWaits: Counts;
-  /** How many requests wait for each key outside of the queue that has its name. */
-  readonly otherWaits: Counts;
   /** The queues that other requests can join, by name. */
   readonly queues: SlotMap<string, LocalQueue>;
 }
@@ -110,8 +108,6 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   #suggestedTokens: number;
   /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
-  /** Its request, with the option `replace`, revokes holders. */
-  #isReplacing = false;
 
   constructor(context: ClientContext, target: LockTarget, ttl: number | "session", kind: QueueKind, name = "") {
     this.context = context;
@@ -122,10 +118,6 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#suggestedTokens = kind === "shared" ? context.cachedLocks.suggestedTokens(name) : 1;
   }
 
-  get waiting(): number {
-    return this.#waiters.size;
-  }
-
   enqueue(waiter: Waiter): void {
     const { status } = this.#state;
     const isBusy = status !== "none" && status !== "idle";
@@ -134,7 +126,6 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     waiter.join(this);
     this.#waiters.push(waiter);
     if (this.#kind === "strict") this.context.strictWaits.add(this.#key);
-    if (this.#name !== this.#key) for (const { key } of this.target.locks) this.context.otherWaits.add(key);
     this.context.queueEvents.emitRequested(waiter);
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
@@ -171,9 +162,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#rejectBusy(waiter, this.context.engine.clock.now() - waiter.startedAt);
   }
 
-  onClose(drain: Drain): void {
-    for (const waiter of [...this.#waiters]) this.withdraw(waiter, drain.error);
-    this.#grant?.holder?.startClosing(drain);
+  onClose(error: ClosedError): void {
+    for (const waiter of [...this.#waiters]) this.withdraw(waiter, error);
   }
 
   // What happens to the claim at the store.
@@ -218,18 +208,6 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     const head = this.#waiters.first;
     if (head !== null && !isFailing(pendingClaim)) this.context.queueEvents.emitWaiting(head);
     this.#refuseAll(pendingClaim);
-    if (head?.settings.replace === true) this.#startReplacing(head);
-  }
-
-  #startReplacing(waiter: Waiter): void {
-    if (this.#isReplacing) return;
-    this.#isReplacing = true;
-    const replacing = import("./replacement.ts").then(({ replaceHolders }) =>
-      replaceHolders(this.context, waiter, () => this.#pendingClaim),
-    );
-    void replacing.finally(() => {
-      this.#isReplacing = false;
-    });
   }
 
   #onConfirmation(effect: "jeopardy" | "restored"): void {
@@ -275,10 +253,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#leaveGrant(grant);
     // it is not in use, so there is no code to wait for
     if (holder === null) engine.release(activeClaim);
-    else {
-      engine.scheduler.cancel(holder);
-      activeClaim.listener = lostClaimListener(holder);
-    }
+    else engine.scheduler.cancel(holder);
     // before the loss is reported: a listener may request the same keys at once and must queue behind the waiters
     this.#startNext();
     if (holder === null) return;
@@ -425,21 +400,19 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
       this.#rememberTokens();
     }
     this.#leaveGrant(grant);
-    if (holder !== null) {
-      engine.scheduler.cancel(holder);
-      queueEvents.emitReleased(holder);
-      // before the release can be sent, by the next claim at the latest
-      holder.lose("released");
-    }
     engine.release(grant.activeClaim, now);
     this.#startNext(now);
+    if (holder === null) return;
+    engine.scheduler.cancel(holder);
+    queueEvents.emitReleased(holder);
+    holder.lose("released");
   }
 
   transferOut(localHold: LocalHold): void {
     const { engine } = this.context;
     // released meanwhile: it is not this holder's claim any more
     if (localHold.isOpen) engine.forget(localHold.activeClaim);
-    localHold.transferOut();
+    localHold.refCount = 0;
     const grant = this.#grant;
     if (localHold !== grant?.holder) return; // lost meanwhile: the queue has a new claim, or none
     this.#leaveGrant(grant);
@@ -532,7 +505,6 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   #removeFromList(waiter: Waiter): void {
     this.#waiters.remove(waiter);
     if (this.#kind === "strict") this.context.strictWaits.remove(this.#key);
-    if (this.#name !== this.#key) for (const { key } of this.target.locks) this.context.otherWaits.remove(key);
   }
 
   #removeWaiter(waiter: Waiter): void {
@@ -580,14 +552,4 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));
   }
-}
-
-/** Of a claim that is in no queue any more, and whose holder has not released it yet. */
-function lostClaimListener(holder: LocalHold): ClaimListener {
-  return {
-    onEffect: () => undefined,
-    tokensToRenew: () => 0,
-    onClose: (drain) => holder.startClosing(drain),
-    giveBack: () => undefined,
-  };
 }

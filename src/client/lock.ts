@@ -57,11 +57,6 @@ export interface Lock extends AsyncDisposable {
    */
   readonly signal: AbortSignal;
   /**
-   * Aborted with a ClosedError when the client begins to close: finish, and release the lock. It is held and renewed
-   * until then, at most for the time of the option `drain`. Created when first read.
-   */
-  readonly closing: AbortSignal;
-  /**
    * @throws LockLostError if the lease has ended by this process's clocks, even before the timer has aborted the signal
    */
   throwIfLost(): void;
@@ -176,11 +171,6 @@ export class LockHandle implements Lock {
     const signals = this.#localHolds.map(({ signal }) => signal);
     this.#signal ??= signals.length === 1 ? (signals[0] as AbortSignal) : AbortSignal.any(signals);
     return this.#signal;
-  }
-
-  get closing(): AbortSignal {
-    // one client closes all of them in the same turn
-    return this.#localHolds[0].closing;
   }
 
   throwIfLost(): void {

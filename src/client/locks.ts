@@ -18,7 +18,7 @@ import type { Lock, LockHandle } from "./lock.ts";
 import { HELD_UNTIL_RELEASE } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import { combineTargets, mutexTarget, readTarget, requireCount, semaphoreTarget } from "./lock-spec.ts";
-import type { AcquireOptions, AcquireSettings, CloseOptions, LocksOptions, TryOptions } from "./options.ts";
+import type { AcquireOptions, AcquireSettings, LocksOptions, TryOptions } from "./options.ts";
 import { parseAcquireOptions, parseClientOptions } from "./options.ts";
 import type { FlowHolds } from "./reentrancy.ts";
 
@@ -110,13 +110,10 @@ export interface Locks extends AsyncDisposable {
   /** Adds a listener for an event of this client; see LockEvents. */
   on<E extends keyof LockEvents>(event: E, listener: (detail: LockEvents[E]) => void): Disposable;
   /**
-   * Ends waits with ClosedError and refuses new requests. Holders are told by `lock.closing`, and keep their locks until
-   * they have released them, for at most the time of the option `drain`; then they lose them with reason "released".
-   * Settles when the store has answered the releases (at most 5 s) and the connection is closed. Inside using() it does
-   * not wait for the lock of its own async flow. A second call joins the first, whose drain its own `drain` may shorten.
-   * @throws TypeError naming the option
+   * Rejects waiting requests with ClosedError, releases all locks (waiting for the store at most 5 s) and closes the
+   * connection.
    */
-  close(options?: CloseOptions): Promise<void>;
+  close(): Promise<void>;
 }
 
 /**
@@ -184,7 +181,7 @@ export function bindLocks(client: Client): Locks {
     releaseAll: () => client.releaseAll(),
     revoke: async (key, token, options = {}) => (await import("./admin.ts")).revoke(client, key, token, options),
     on: (event, listener) => client.events.on(event, listener),
-    close: (options) => client.close(options),
+    close: () => client.close(),
     [Symbol.asyncDispose]: () => client.close(),
   };
   return Object.defineProperty(locks, INTERCEPTORS, { value: client.interceptors });

@@ -7,10 +7,10 @@ import type { Traits } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import type { Duration } from "../util/duration.ts";
-import { describeValue, MIN_TTL_MS, parseDuration } from "../util/duration.ts";
+import { MIN_TTL_MS, parseDuration } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
 import type { OptionRules } from "../util/validate.ts";
-import { booleanRule, clockRule, countRule, noProblem, stringRule, validateOptions } from "../util/validate.ts";
+import { booleanRule, clockRule, noProblem, stringRule, validateOptions } from "../util/validate.ts";
 import type { ClientLogger } from "./logger.ts";
 import { loggerRule } from "./logger.ts";
 
@@ -60,16 +60,6 @@ export interface AcquireOptions {
    */
   readonly cache?: Duration | undefined;
   /**
-   * true: the newest request wins. If it has to wait, it revokes the holders, waits until they have released the lock or
-   * their leases have ended, and takes over. Exclusive locks only. Default false.
-   */
-  readonly replace?: boolean | undefined;
-  /**
-   * If as many requests of this client wait for one of the keys, the request is rejected at once with QueueFullError; at
-   * least 1. Default: no limit.
-   */
-  readonly maxQueue?: number | undefined;
-  /**
    * What stands for the keys in events, metrics and spans, the same for many keys: "order:#{orderId}". Default: none;
    * for wrap() and
    * @locked() the templates of their keys.
@@ -78,7 +68,7 @@ export interface AcquireOptions {
 }
 
 /** The options of tryAcquire(), which never waits. */
-export type TryOptions = Omit<AcquireOptions, "wait" | "replace" | "maxQueue">;
+export type TryOptions = Omit<AcquireOptions, "wait">;
 
 /** The options of a client. */
 export interface LocksOptions {
@@ -101,11 +91,6 @@ export interface LocksOptions {
   readonly reentrant?: boolean | undefined;
   /** The default for the `maxHold` of every acquire. Default: never. */
   readonly maxHold?: Duration | undefined;
-  /**
-   * How long close() waits at most for the holders of locks, which keep them meanwhile; up to 1 h. 0: it takes the locks
-   * from them at once. Default 5 s.
-   */
-  readonly drain?: Duration | undefined;
   /**
    * false: no renewal and no timer while a lock is held, for short-lived functions; the lease lasts `ttl`. Default
    * true.
@@ -132,9 +117,6 @@ export interface ConnectOptions extends LocksOptions {
   readonly credential?: string | (() => string) | undefined;
 }
 
-/** The options of close(). */
-export interface CloseOptions extends Pick<LocksOptions, "drain"> {}
-
 /** The options of detach(). */
 export interface DetachOptions {
   /**
@@ -151,7 +133,6 @@ export interface ClientSettings extends AcquireSettings {
   readonly handoffLimits: HandoffLimits;
   readonly reentrant: boolean;
   readonly renew: boolean;
-  readonly drainMs: number;
   readonly logger: ClientLogger | undefined;
   readonly clock: Clock;
 }
@@ -176,19 +157,9 @@ export interface AcquireSettings {
   readonly queueKind: QueueKind;
   /** 0: the lock is not cached. */
   readonly cacheMs: number;
-  readonly replace?: boolean;
-  /** Undefined: no limit. */
-  readonly maxQueue?: number | undefined;
 }
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
-
-/** A larger `maxQueue` limits nothing that a process could have. */
-const MAX_QUEUE = 1_000_000;
-
-/** Shorter than the grace period of every platform: `docker stop` waits for 10 s. */
-const DEFAULT_DRAIN_MS = 5_000;
-const MAX_DRAIN_MS = 3_600_000;
 
 /** How many local requests hold a lock in turn while other processes wait for it, and for how long. */
 interface HandoffLimits {
@@ -220,12 +191,7 @@ const TRY_RULES: OptionRules<TryOptions> = {
   signal: signalRule,
   keyTemplate: stringRule,
 };
-const ACQUIRE_RULES: OptionRules<AcquireOptions> = {
-  ...TRY_RULES,
-  wait: noProblem,
-  replace: booleanRule,
-  maxQueue: countRule(MAX_QUEUE),
-};
+const ACQUIRE_RULES: OptionRules<AcquireOptions> = { ...TRY_RULES, wait: noProblem };
 const CLIENT_RULES: OptionRules<LocksOptions> = {
   wait: noProblem,
   ttl: noProblem,
@@ -235,7 +201,6 @@ const CLIENT_RULES: OptionRules<LocksOptions> = {
   cache: noProblem,
   reentrant: booleanRule,
   maxHold: noProblem,
-  drain: noProblem,
   renew: booleanRule,
   logger: loggerRule,
   clock: clockRule,
@@ -252,7 +217,6 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     clock = systemClock,
   } = options;
   const { order = "process", reentrant = true, maxHold = UNLIMITED, renew = true, cache = 0 } = options;
-  const { drain = DEFAULT_DRAIN_MS } = options;
   const queueKind = order === "strict" ? "strict" : "shared";
   return {
     waitMs: parseTimeLimit(wait, "wait"),
@@ -267,7 +231,6 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     maxHoldMs: parseMaxHold(maxHold),
     cacheMs: parseCache(cache, queueKind, renew),
     renew,
-    drainMs: parseDrain(drain),
     logger: options.logger,
     clock,
   };
@@ -286,41 +249,30 @@ export function parseAcquireOptions(
 ): AcquireSettings {
   const rules = caller === "acquire" ? ACQUIRE_RULES : TRY_RULES;
   validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
-  const { wait, ttl, label, maxHold, signal, order, cache, replace, maxQueue, keyTemplate } = options;
+  const { wait, ttl, label, maxHold, signal, order, cache, keyTemplate } = options;
   const queueKind = toQueueKind(order, settings.queueKind);
-  const waitMs = wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait");
   return {
-    waitMs,
+    waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
     isTtlExplicit: ttl !== undefined || settings.isTtlExplicit,
     label: label === undefined ? settings.label : cleanLabel(label),
     maxHoldMs: maxHold === undefined ? settings.maxHoldMs : parseMaxHold(maxHold),
     signal,
-    // with a claim of its own it waits at the store, behind those that came before it in any process
-    queueKind: parseReplace(replace, waitMs) ? "alone" : queueKind,
+    queueKind,
     cacheMs: cache === undefined ? settings.cacheMs : parseCache(cache, queueKind, settings.renew),
-    replace: replace === true,
-    maxQueue,
     keyTemplate,
   };
-}
-
-/** Undefined: the option is not set. @throws TypeError naming the option */
-export function parseCloseOptions(options: CloseOptions): number | undefined {
-  validateOptions("close", options, { drain: noProblem });
-  return options.drain === undefined ? undefined : parseDrain(options.drain);
 }
 
 /** For those who keep the options for later calls. @throws TypeError naming the option; @param caller as above */
 export function validateAcquireOptions(caller: string, options: AcquireOptions): void {
   validateOptions(caller, options, ACQUIRE_RULES);
-  const { wait, ttl, label, maxHold, cache, replace } = options;
+  const { wait, ttl, label, maxHold, cache } = options;
   if (wait !== undefined) parseTimeLimit(wait, "wait");
   if (ttl !== undefined) parseTtl(ttl);
   if (label !== undefined) cleanLabel(label);
   if (maxHold !== undefined) parseMaxHold(maxHold);
   if (cache !== undefined) parseDuration(cache, "cache");
-  parseReplace(replace, wait);
 }
 
 /** Returns the ttl of a claim at this store. @throws UnsupportedError for "session" if the store has no sessions */
@@ -354,20 +306,8 @@ function parseTimeLimit(value: unknown, name: string, min?: number): number {
   return value === UNLIMITED ? UNLIMITED : parseDuration(value, name, min);
 }
 
-function parseDrain(value: unknown): number {
-  const drainMs = parseDuration(value, "drain");
-  if (drainMs <= MAX_DRAIN_MS) return drainMs;
-  throw new TypeError(`drain must be at most 1 h, not ${describeValue(value)}`);
-}
-
 function parseMaxHold(value: unknown): number {
   return parseTimeLimit(value, "maxHold", 1);
-}
-
-/** @throws TypeError if the request could not wait for the end of a holder */
-function parseReplace(replace: boolean | undefined, wait: unknown): boolean {
-  if (replace === true && wait === 0) throw new TypeError("replace needs a wait, in which the holder can end: not 0");
-  return replace === true;
 }
 
 /** @throws TypeError if the lock could not be kept as it is meant */

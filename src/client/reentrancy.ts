@@ -98,7 +98,7 @@ export class FlowHolds {
   /** The holds of this flow on the key; none outside of a flow or after the release. */
   find(key: string): readonly FlowHold[] {
     const flowHolds: FlowHold[] = [];
-    for (const localHold of this.listOpen()) {
+    for (const localHold of this.#listOpen()) {
       const spec = localHold.target.locks.find((item) => item.key === key);
       if (spec !== undefined) flowHolds.push({ spec, localHold });
     }
@@ -107,11 +107,10 @@ export class FlowHolds {
 
   /** The keys that this flow holds, without the client's prefix. */
   listKeys(): readonly string[] {
-    return [...new Set([...this.listOpen()].flatMap(({ target }) => target.keys))];
+    return [...new Set([...this.#listOpen()].flatMap(({ target }) => target.keys))];
   }
 
-  /** All holds of this flow that it has not released. */
-  listOpen(): ReadonlySet<LocalHold> {
+  #listOpen(): ReadonlySet<LocalHold> {
     const open = new Set<LocalHold>();
     for (let frame = this.#frame; frame !== null; frame = frame.outer)
       for (const localHold of frame.localHolds) if (localHold.isOpen) open.add(localHold);

@@ -1,7 +1,7 @@
 /** Detaches and attaches locks; loaded on first use. */
 
 import { resumeClaim } from "../claim/resume.ts";
-import type { LostReason } from "../errors.ts";
+import type { ClosedError, LostReason } from "../errors.ts";
 import { formatKeys, isFatalError, LockLostError, lockLostError, UnsupportedError, wrapStoreError } from "../errors.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
 import { decodeReference, encodeReference } from "../protocol/lock-reference.ts";
@@ -9,7 +9,6 @@ import type { Traits } from "../spi/driver.ts";
 import { describeValue, formatDuration, parseDuration } from "../util/duration.ts";
 import { sleep } from "../util/timeout.ts";
 import { noProblem, validateOptions } from "../util/validate.ts";
-import type { Drain } from "./drain.ts";
 import type { ActiveClaim, ClaimListener, Engine, ListenerEffect } from "./engine.ts";
 import type { LocalHold } from "./local-hold.ts";
 import type { ClientContext } from "./local-queue.ts";
@@ -216,8 +215,8 @@ class AttachAttempt implements ClaimListener {
     return 0;
   }
 
-  onClose(drain: Drain): void {
-    this.#fail(drain.error);
+  onClose(error: ClosedError): void {
+    this.#fail(error);
   }
 
   giveBack(): void {

@@ -28,7 +28,7 @@ export async function openTestClient(
   const locks = createLocks(chaosDriver, { wait: context.scaleMs(5_000), ...options });
   context.afterTest(() => {
     chaosDriver.reconnect();
-    return locks.close({ drain: 0 });
+    return locks.close();
   });
   return { locks, chaosDriver };
 }

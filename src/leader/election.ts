@@ -4,8 +4,7 @@
  *   idle      no loop runs: it is no candidate
  *   waiting   a loop waits for its claim in the store's queue
  *   leading   the loop's body runs with a term
- *   ended     the term's signal is aborted; its lock is held until the body ends, unless it is lost or released before, at the
- *             end of a drain at the latest
+ *   ended     the term's signal is aborted; its lock is held until the body ends, unless it is lost or released before
  *
  * Invariants: a term begins only with a grant of the store, whose token is higher than those of all earlier terms of the name.
  * The signal of a term is aborted before its lock is released, and at the deadline of its lease at the latest. A loop begins no
@@ -16,8 +15,8 @@ import type { Client } from "../client/client.ts";
 import type { Lock } from "../client/lock.ts";
 import type { LockTarget } from "../client/lock-spec.ts";
 import { mutexTarget } from "../client/lock-spec.ts";
-import type { AcquireSettings, CloseOptions, TryOptions } from "../client/options.ts";
-import { parseAcquireOptions, parseCloseOptions, signalRule } from "../client/options.ts";
+import type { AcquireSettings, TryOptions } from "../client/options.ts";
+import { parseAcquireOptions, signalRule } from "../client/options.ts";
 import { ClosedError, DeadlockError, formatKeys } from "../errors.ts";
 import type { Duration } from "../util/duration.ts";
 import { parseDuration } from "../util/duration.ts";
@@ -75,12 +74,8 @@ export interface Election extends AsyncDisposable {
    * @throws TypeError naming the option; as current(), except StoreError, from the loop
    */
   observe(options?: ObserveOptions): AsyncGenerator<Leader | null, void, void>;
-  /**
-   * Ends all loops of this election: aborts the signal of a running term, waits for the end of the loop's body as Locks.close()
-   * does, and releases the lock. Not to be awaited by the body, which it would wait for: leave the loop by `break` there.
-   * @throws TypeError naming the option
-   */
-  close(options?: CloseOptions): Promise<void>;
+  /** Ends a running term at once, without waiting for the loop's body, and all loops of this election. */
+  close(): Promise<void>;
 }
 
 /** @throws TypeError naming the wrong name or option, or `renew` if the client does not renew leases */
@@ -156,15 +151,9 @@ class LockElection implements Election {
     return this.#observe(parseDuration(interval, "interval", MIN_INTERVAL_MS), joinSignals(this.#stopping, signal));
   }
 
-  async close(options: CloseOptions = {}): Promise<void> {
-    const { context, settings } = this.#client;
-    const drainMs = parseCloseOptions(options) ?? settings.drainMs;
+  async close(): Promise<void> {
     this.#closing.abort();
-    const terms = [...this.#terms];
-    const whenOver = Promise.all(terms.map((term) => term.whenOver));
-    if (context !== null && terms.length > 0 && drainMs > 0)
-      await context.engine.scheduler.waitFor<unknown>(whenOver, drainMs, () => undefined);
-    await Promise.all(terms.map((term) => term.resign()));
+    await Promise.all([...this.#terms].map((term) => term.resign()));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

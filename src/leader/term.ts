@@ -16,7 +16,7 @@ export interface Term
   readonly token: bigint;
   /**
    * Aborted with a LockLostError as soon as the term has ended or should end: the lease ended by this process's clock, the
-   * lock was revoked, or the leader resigned, or it or its client is closing. Always before another leader can start, except after the machine
+   * lock was revoked, or the leader resigned or was closed. Always before another leader can start, except after the machine
    * was suspended: then when the store has answered, or after a sixth of the lease. throwIfLost() tells at once.
    */
   readonly signal: AbortSignal;
@@ -39,21 +39,14 @@ export class LeaderTerm implements Term {
   readonly name: string;
   readonly #lock: Lock;
   readonly #ended = new AbortController();
-  #settleOver: () => void = () => undefined;
-  /** Settles when the term has been resigned, by its body or at the end of that. */
-  readonly whenOver: Promise<void> = new Promise((resolve) => {
-    this.#settleOver = resolve;
-  });
 
   constructor(name: string, lock: Lock) {
     this.name = name;
     this.#lock = lock;
-    const { signal, closing } = lock;
+    const { signal } = lock;
     const onLost = (): void => this.#ended.abort(signal.reason);
     if (signal.aborted) onLost();
     else signal.addEventListener("abort", onLost, { once: true });
-    closing.addEventListener("abort", () => this.end(), { once: true });
-    if (closing.aborted) this.end();
   }
 
   get token(): bigint {
@@ -86,7 +79,6 @@ export class LeaderTerm implements Term {
 
   async resign(): Promise<boolean> {
     this.end();
-    this.#settleOver();
     return this.#lock.release();
   }
 

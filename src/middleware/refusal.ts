@@ -31,7 +31,7 @@ export function toRefusal(error: unknown, busyStatus: 409 | 423): Refusal {
   if (!(error instanceof Error)) throw error;
   const { code, remainingMs = 0 } = error as { readonly code?: unknown; readonly remainingMs?: number };
   const retryAfterSeconds = Math.max(1, Math.ceil(remainingMs / 1_000));
-  if (code === "LOCK_TIMEOUT" || code === "LOCK_QUEUE_FULL") return { status: busyStatus, retryAfterSeconds, error };
+  if (code === "LOCK_TIMEOUT") return { status: busyStatus, retryAfterSeconds, error };
   if (code === "LOCK_STORE_PAUSED" || code === "LOCK_STORE_FAILED" || code === "LOCK_CLOSED")
     return { status: 503, retryAfterSeconds, error };
   // all other arguments have been checked before: the key is too long, or has control characters

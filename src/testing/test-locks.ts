@@ -3,7 +3,7 @@
 import { Client } from "../client/client.ts";
 import type { Locks } from "../client/locks.ts";
 import { bindLocks } from "../client/locks.ts";
-import type { CloseOptions, LocksOptions } from "../client/options.ts";
+import type { LocksOptions } from "../client/options.ts";
 import { parseClientOptions } from "../client/options.ts";
 import type { LostReason } from "../errors.ts";
 import type { Duration } from "../util/duration.ts";
@@ -16,17 +16,12 @@ import { ControlledStore } from "./controlled-store.ts";
 import { ManualTime, settlePromises } from "./manual-time.ts";
 
 /** Options of createTestLocks(). */
-export interface TestLocksOptions extends Omit<LocksOptions, "clock" | "drain"> {
+export interface TestLocksOptions extends Omit<LocksOptions, "clock"> {
   /**
    * "manual": time stands still until advance(). "timers": the date and the timeouts of the process, for tests that replace
    * them with fake timers and advance those. Default "manual".
    */
   readonly clock?: "manual" | "timers" | undefined;
-  /**
-   * As of createLocks(), but by default 0: time does not pass by itself, and close() would wait for each lock that a test
-   * leaves held.
-   */
-  readonly drain?: Duration | undefined;
 }
 
 /** Locks in memory whose time and faults a test controls. */
@@ -50,7 +45,7 @@ export interface TestLocks extends Locks {
   /** The keys that the store has as held by these locks, sorted. Works while the store is down, too. */
   heldKeys(): readonly string[];
   /** Like Locks.close(), after storeUp(). So does what closeOnSignal() runs. */
-  close(options?: CloseOptions): Promise<void>;
+  close(): Promise<void>;
 }
 
 const REASONS: readonly unknown[] = ["expired", "released", "revoked", "maxHold", "unknown"] satisfies LostReason[];
@@ -82,13 +77,13 @@ export function createTestLocks(options: TestLocksOptions = {}): TestLocks {
   requireValid(kind, "clock", clockRule);
   const time = new ManualTime();
   const clock = kind === "manual" ? manualClock(time) : timersClock;
-  const settings = parseClientOptions({ label: "test", drain: 0, ...others, clock }, "createTestLocks");
+  const settings = parseClientOptions({ label: "test", ...others, clock }, "createTestLocks");
   const { prefix } = settings;
   const store = new ControlledStore(clock);
   const client = new Client(store.driver, settings, () => 0.5);
-  const close = (closeOptions?: CloseOptions): Promise<void> => {
+  const close = (): Promise<void> => {
     store.reconnect();
-    return client.close(closeOptions);
+    return client.close();
   };
   return Object.assign(bindLocks(client), {
     async advance(by: Duration): Promise<void> {
@@ -106,6 +101,6 @@ export function createTestLocks(options: TestLocksOptions = {}): TestLocks {
     storeUp: () => store.reconnect(),
     heldKeys: () => store.heldKeys().map((key) => key.slice(prefix.length)),
     close,
-    [Symbol.asyncDispose]: () => close(),
+    [Symbol.asyncDispose]: close,
   });
 }

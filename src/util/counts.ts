@@ -14,10 +14,6 @@ export class Counts {
     else this.#counts.delete(name);
   }
 
-  count(name: string): number {
-    return this.#counts.get(name) ?? 0;
-  }
-
   has(name: string): boolean {
     return this.#counts.has(name);
   }

@@ -3,7 +3,7 @@
 import type { Lock } from "../client/lock.ts";
 import type { AcquireOptions } from "../client/options.ts";
 import { validateAcquireOptions } from "../client/options.ts";
-import { LockTimeoutError, QueueFullError } from "../errors.ts";
+import { LockTimeoutError } from "../errors.ts";
 import { validateKey } from "../util/keys.ts";
 import { adoptThenable } from "../util/thenable.ts";
 import { functionRule, requireValid } from "../util/validate.ts";
@@ -30,10 +30,8 @@ export interface CallOptions<Params extends readonly unknown[], Busy> extends Om
   readonly signal?: AbortSignal | ((...params: Params) => AbortSignal | undefined) | undefined;
   /** Does this call need the lock? If not, it runs without. Default: every call does. */
   readonly condition?: ((...params: Params) => boolean) | undefined;
-  /** Replaces the call if the lock was not granted within `wait`, or `maxQueue` was reached. Default: the error. */
-  readonly onBusy?:
-    | ((error: LockTimeoutError | QueueFullError, ...params: Params) => Busy | PromiseLike<Busy>)
-    | undefined;
+  /** Replaces the call if the lock was not granted within `wait`. Default: LockTimeoutError. */
+  readonly onBusy?: ((error: LockTimeoutError, ...params: Params) => Busy | PromiseLike<Busy>) | undefined;
 }
 
 /** What differs between functions and methods. */
@@ -107,9 +105,8 @@ export class LockedCall {
         return runWithCurrentLock(lock, () => adoptThenable(call()));
       });
     } catch (error) {
-      // the function may throw such an error of another lock
-      const isBusy = error instanceof LockTimeoutError || error instanceof QueueFullError;
-      if (onBusy === undefined || hasBegun || !isBusy) throw error;
+      // the function may throw a LockTimeoutError of another lock
+      if (onBusy === undefined || hasBegun || !(error instanceof LockTimeoutError)) throw error;
       return (await adoptThenable(onBusy(error, ...params))) as T;
     }
   }

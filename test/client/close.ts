@@ -4,18 +4,17 @@ import assert from "node:assert/strict";
 import type { DefineTest } from "../../src/conformance/context.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import type { LockLostError } from "../../src/errors.ts";
-import type { Lock } from "../../src/index.ts";
-import { hold, settledState, waitForClaims } from "./helpers.ts";
+import { hold, waitForClaims } from "./helpers.ts";
 
 export function testClientClose(test: DefineTest): void {
-  test("close() without a drain releases held locks, ends waits with ClosedError, and leaves nothing", async (context) => {
+  test("close() releases held locks, ends waits with ClosedError, and leaves nothing", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const held = [await clientA.locks.acquire("a"), await clientA.locks.all("b", "c").acquire()];
     const busyLock = await hold(clientB.locks, "busy");
     const waits = ["busy", "busy", "a"].map((key) => deferRejection(clientA.locks.acquire(key)));
     await waitForClaims(context, clientA.locks.traits?.manyKeys ? 4 : 5);
     const rejected = Promise.all(waits.map((wait) => assert.rejects(wait, hasCode("LOCK_CLOSED"))));
-    await clientA.locks.close({ drain: 0 });
+    await clientA.locks.close();
     await rejected;
     await waitForClaims(context, 1);
     for (const lock of held) {
@@ -23,44 +22,6 @@ export function testClientClose(test: DefineTest): void {
       assert.equal(await lock.release(), false);
     }
     await busyLock.release();
-    await waitForEmptyStore(context);
-  });
-
-  test("close() drains: a function keeps its lock, renewed, until it has ended, and the next client gets it then", async (context) => {
-    const ttl = context.scaleLease(400);
-    const [clientA, clientB] = [await openTestClient(context, { ttl }), await openTestClient(context)];
-    let end = (): void => undefined;
-    let lock: Lock | undefined;
-    const used = clientA.locks.using("key", async (held) => {
-      lock = held;
-      await new Promise<void>((resolve) => {
-        end = resolve;
-      });
-    });
-    await context.waitUntil("the lock", () => lock !== undefined);
-    const next = deferRejection(clientB.locks.acquire("key"));
-    await waitForClaims(context, 2);
-    const closing = clientA.locks.close({ drain: "1m" });
-    await context.waitUntil("the holder's notice", () => lock?.closing.aborted === true);
-    await assert.rejects(clientA.locks.acquire("other"), hasCode("LOCK_CLOSED"));
-    await context.sleep(1.5 * ttl);
-    lock?.throwIfLost();
-    assert.equal(await settledState(next), "pending");
-    assert.equal(await settledState(closing), "pending");
-    end();
-    await Promise.all([used, closing]);
-    await (await next).release();
-    await waitForEmptyStore(context);
-  });
-
-  test("a holder that is at work at the end of the drain loses its lock with reason released", async (context) => {
-    const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
-    const lock = await clientA.locks.acquire("key");
-    const next = deferRejection(clientB.locks.acquire("key"));
-    await waitForClaims(context, 2);
-    await clientA.locks.close({ drain: 50 });
-    assert.equal((lock.signal.reason as LockLostError).reason, "released");
-    await (await next).release();
     await waitForEmptyStore(context);
   });
 

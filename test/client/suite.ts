@@ -14,7 +14,6 @@ import { testClientList } from "./list.ts";
 import { testClientMultiKey } from "./multi-key.ts";
 import { testReadWriteAndSemaphore } from "./read-write-semaphore.ts";
 import { testReentrancy } from "./reentrancy.ts";
-import { testReplace } from "./replace.ts";
 import { testClientRevoke } from "./revoke.ts";
 import { testSessions } from "./sessions.ts";
 import { testWaits } from "./waits.ts";
@@ -31,7 +30,6 @@ const CLIENT_TOPICS: Topics = [
   ["client: several keys", testClientMultiKey],
   ["client: detach and attach", testDetachAttach],
   ["client: revoke", testClientRevoke],
-  ["client: replace and maxQueue", testReplace],
   ["client: close", testClientClose],
   ["client: forgotten claims", testForget],
   ["client: list", testClientList],

@@ -204,9 +204,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     ["then closes the driver. Waits at most {} for the store.", "client/client.ts CLOSE_TIMEOUT_MS"],
     ["A key has 1 to {} of UTF-8", "util/keys.ts MAX_KEY_BYTES"],
     ["A release that the store does not answer does so for {}.", "client/release-queue.ts KEEP_ALIVE_MS"],
-    ["| `drain` | {} | how long `close()` waits at most", "client/options.ts DEFAULT_DRAIN_MS"],
-    ["which keep them meanwhile; a duration of at most {}.", "client/options.ts MAX_DRAIN_MS"],
-    ["| `drain` | the client's, else {} |", "client/options.ts DEFAULT_DRAIN_MS"],
+    ["runs `close()` for at most {}, then", "client/close-on-signal.ts CLOSE_TIMEOUT_MS"],
     ["Control characters become spaces; cut at {} |", "util/keys.ts MAX_LABEL_BYTES"],
     ["may hold it in turn for {} ({} of them at most)", "client/options.ts ms", "client/options.ts holders"],
     ["or after {} if nothing else keeps the process alive |", "client/release-queue.ts KEEP_ALIVE_MS"],
@@ -354,7 +352,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     ["claims by default, {} for one client", "server/limits.ts claimsPerAccount"],
     ["and {} in the queue of one key", "server/limits.ts waitersPerKey"],
     ["for at most {} holders or {};", "client/options.ts holders", "client/options.ts ms"],
-    ["it lets running work end, for {} at most", "client/options.ts DEFAULT_DRAIN_MS"],
+    ["waiting for the store for {} at most", "client/close-on-signal.ts CLOSE_TIMEOUT_MS"],
     ["The Holdfast server takes {} claims by default", "server/limits.ts claims"],
   ],
   "docs/guide/safety-and-fencing.md": [
@@ -372,12 +370,11 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
   ],
   "docs/guide/quick-start.md": [
     ["renewed while held. Default: {}", "client/options.ts ttl"],
-    ["lets running work end under its locks for {} at most", "client/options.ts DEFAULT_DRAIN_MS"],
     ["cannot be reached it waits for {} at most.", "client/client.ts CLOSE_TIMEOUT_MS"],
   ],
   "docs/guide/recipes/shutdown.md": [
     ["unless the store cannot be reached: then {} at most", "client/client.ts CLOSE_TIMEOUT_MS"],
-    ["After {}, or the option `drain`, the work that is left", "client/options.ts DEFAULT_DRAIN_MS"],
+    ["and waits for the store for {} at most.", "client/close-on-signal.ts CLOSE_TIMEOUT_MS"],
   ],
   "docs/guide/recipes/cron.md": [
     ["| Clocks differ | up to `clockSkew` ({}) is allowed for.", "cron/tick.ts clockSkew"],
@@ -422,7 +419,7 @@ const PAGES: Readonly<Record<string, readonly Row[]>> = {
     ["`label` is the option of the candidate, at most {}:", "util/keys.ts MAX_LABEL_BYTES"],
   ],
   "docs/guide/kubernetes.md": [
-    ["choose the grace period longer than that, and {} more", "client/client.ts CLOSE_TIMEOUT_MS"],
+    ["than your longest locked section, and {} more", "client/client.ts CLOSE_TIMEOUT_MS"],
     ["the end of the lease, `ttl`, {} by default |", "client/options.ts ttl"],
   ],
   "docs/guide/flock.md": [

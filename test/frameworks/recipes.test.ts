@@ -170,40 +170,6 @@ test.concurrent.for(["express", "fastify", "nest"])(
   },
 );
 
-test.concurrent("shutdown-worker: the running order is finished under its lock, and no other is begun", async ({
-  harness,
-}) => {
-  const env = storeOf(harness);
-  const running = start(harness, "shutdown-worker", env);
-  await waitFor(running, "order 1: item 1");
-  running.process.kill("SIGTERM");
-  expect([(await running.ended).signal, running.err()]).toEqual(["SIGTERM", ""]);
-  expect(running.out().trimEnd().split("\n").at(-1)).toMatch(/^order \d+ is packed$/);
-  expect(await harness.list(env.HOLDFAST_URL)).toEqual([]);
-});
-
-test.concurrent("newest-wins: the second build begins when the first one has cleaned up", async ({ harness }) => {
-  const env = storeOf(harness);
-  const first = start(harness, "newest-wins", env, ["one"]);
-  await waitFor(first, "building one");
-  const second = start(harness, "newest-wins", env, ["two"]);
-  await waitFor(second, "built two");
-  expect([(await first.ended).code, first.err(), first.out()]).toEqual([
-    0,
-    "",
-    "building one\ncleaned up after one\none was replaced: revoked\n",
-  ]);
-  expect([(await second.ended).code, second.err()]).toEqual([0, ""]);
-});
-
-test.concurrent("load-shedding: two requests wait, and the others are told so at once", async ({ harness }) => {
-  const running = start(harness, "load-shedding", storeOf(harness));
-  expect([(await running.ended).code, running.err()]).toEqual([0, ""]);
-  const reports = [1, 2, 3].map((request) => `request ${request}: report sales`);
-  const refusals = [4, 5].map((request) => `request ${request}: 503, 2 are waiting`);
-  expect(running.out().trimEnd().split("\n")).toEqual([...reports, ...refusals]);
-});
-
 test.concurrent("bullmq: the jobs of a customer run one after the other in two workers", async ({ harness }) => {
   const redis = await startRedis();
   const connection = { host: "127.0.0.1", port: redis.port };

@@ -10,8 +10,18 @@ import { until } from "../../src/testing/until.ts";
 import type { Candidate } from "../support/processes/candidate.ts";
 import { findFaults, findLeader, listTerms, startCandidate } from "../support/processes/candidate.ts";
 import { connectStore, ELECTION } from "../support/processes/candidate-store.ts";
+import type { ProcessHarness } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../support/processes/process-harness.ts";
-import { SHARED_STORES } from "../support/processes/shared-stores.ts";
+import { inspectDocuments } from "../support/stores/document-inspector.ts";
+import type { StoreKind } from "../support/stores/document-servers.ts";
+import { startDocumentServer } from "../support/stores/document-servers.ts";
+import { AWS_ENVIRONMENT } from "../support/stores/document-stores.ts";
+import { startEtcd } from "../support/stores/etcd.ts";
+import { startMariaDb } from "../support/stores/mariadb.ts";
+import { startPostgres } from "../support/stores/postgres.ts";
+import { startRedis } from "../support/stores/redis.ts";
+import type { DatabaseServer } from "../support/stores/sql-database.ts";
+import { startZooKeeper } from "../support/stores/zookeeper.ts";
 
 const CANDIDATES = 5;
 const DURATION_MS = IS_LONG_RUN ? 60_000 : 6_000;
@@ -23,6 +33,70 @@ const NEXT_LEADER_MS = 15_000;
 
 // the processes of all stores at once would not get the time to renew leases of a second
 vi.setConfig({ maxConcurrency: 3, testTimeout: DURATION_MS + 90_000 });
+
+interface Store {
+  readonly url: string;
+  /** What is wrong in its own state. */
+  findViolations?(): Promise<readonly string[]>;
+  stop(): Promise<void>;
+}
+
+type StartStore = (harness: ProcessHarness) => Promise<Store>;
+
+async function useDatabase(server: DatabaseServer, toUrl: (url: string) => string): Promise<Store> {
+  const { url } = await server.freshDatabase();
+  return { url: toUrl(url), stop: () => server.dispose() };
+}
+
+async function useDocuments(kind: StoreKind): Promise<Store> {
+  for (const [name, value] of Object.entries(AWS_ENVIRONMENT)) vi.stubEnv(name, value);
+  const server = await startDocumentServer(kind);
+  const address = await server.create();
+  const inspector = await inspectDocuments(address);
+  return {
+    url: JSON.stringify(address),
+    findViolations: () => inspector.findViolations(),
+    async stop() {
+      await inspector.close();
+      await server.dispose();
+    },
+  };
+}
+
+const advisory = (url: string): string => `${url.replace("://", "+advisory://")}?sessionMs=2000`;
+
+const STORES: Readonly<Record<string, StartStore>> = {
+  "the server": async (harness) => {
+    const { url } = await harness.serve(["--listen", "holdfast://127.0.0.1:0"]);
+    return { url, stop: async () => undefined };
+  },
+  Redis: async () => startRedis(),
+  "a quorum of Redis servers": async () => {
+    const servers = [await startRedis(), await startRedis(), await startRedis()];
+    return {
+      url: `quorum:${servers.map(({ url }) => url).join(",")}`,
+      stop: async () => void (await Promise.all(servers.map((server) => server.stop()))),
+    };
+  },
+  ZooKeeper: async () => {
+    const server = await startZooKeeper();
+    const { host, port } = server.address;
+    return { url: `zookeeper://${host}:${port}?sessionMs=1000`, stop: () => server[Symbol.asyncDispose]() };
+  },
+  etcd: async () => {
+    const server = await startEtcd();
+    const { host, port } = server.address;
+    return { url: `etcd://${host}:${port}`, stop: () => server[Symbol.asyncDispose]() };
+  },
+  PostgreSQL: async () => useDatabase(await startPostgres(), (url) => url),
+  MariaDB: async () => useDatabase(await startMariaDb(), (url) => url),
+  SQLite: async (harness) => ({ url: `sqlite:${harness.path("locks.db")}`, stop: async () => undefined }),
+  NATS: () => useDocuments("nats"),
+  DynamoDB: () => useDocuments("dynamodb"),
+  S3: () => useDocuments("s3"),
+  "advisory locks of PostgreSQL": async () => useDatabase(await startPostgres(), advisory),
+  "advisory locks of MariaDB": async () => useDatabase(await startMariaDb(), advisory),
+};
 
 /** Takes the leadership from the leader, and waits until another term has begun. */
 async function disturb(action: (typeof ACTIONS)[number], candidates: readonly Candidate[]): Promise<Candidate> {
@@ -59,7 +133,7 @@ async function observe(
   return { seen, ended: run() };
 }
 
-test.concurrent.for(Object.entries(SHARED_STORES))(
+test.concurrent.for(Object.entries(STORES))(
   "on %s: leaders that are killed, stopped or resign follow one another without overlap, and tokens rise",
   async ([name, start], { harness }) => {
     const store = await start(harness);

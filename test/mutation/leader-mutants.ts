@@ -23,9 +23,8 @@ export const LEADER_MUTANTS: readonly Mutant[] = [
   {
     ...term,
     name: "a leader that is told after its release was sent",
-    find: "    this.end();\n    this.#settleOver();\n    return this.#lock.release();",
-    replace:
-      "    const released = await this.#lock.release();\n    this.end();\n    this.#settleOver();\n    return released;",
+    find: "    this.end();\n    return this.#lock.release();",
+    replace: "    const released = await this.#lock.release();\n    this.end();\n    return released;",
   },
   {
     ...election,

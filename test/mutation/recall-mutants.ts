@@ -168,8 +168,8 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "an idle lock that was lost and keeps its entry at the store",
     file: "src/client/local-queue.ts",
-    find: "    if (holder === null) engine.release(activeClaim);\n    else {\n",
-    replace: "    if (holder !== null) {\n",
+    find: "    if (holder === null) engine.release(activeClaim);\n    else engine",
+    replace: "    if (holder !== null) engine",
     tests: CACHE_TESTS,
   },
   {

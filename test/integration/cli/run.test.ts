@@ -22,15 +22,6 @@ async function startHolder(key: string, ...flags: string[]) {
   };
 }
 
-test("--replace ends the run that holds the key, and runs the command when that has ended", async () => {
-  const old = await startHolder("replaced", "--ttl", "5s");
-  const { code, out } = await sandbox.run(["run", "replaced", "--replace", "--", "echo", "newer"]);
-  expect({ code, out }).toEqual({ code: 0, out: "newer\n" });
-  const ended = await old.ended;
-  expect(ended.code).toBe(123);
-  expect(ended.err).toMatch(/\(revoked\)/);
-});
-
 describe.concurrent("the command's environment", () => {
   test("HOLDFAST_KEY, HOLDFAST_TOKEN and HOLDFAST_REFERENCE are exported, and the token rises", async () => {
     const script = 'printf "%s\\n" "$HOLDFAST_KEY" "$HOLDFAST_TOKEN" "$HOLDFAST_REFERENCE"';

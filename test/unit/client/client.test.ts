@@ -288,7 +288,7 @@ test("close() waits for a store that does not answer for 5 s in all", async () =
   const clock = new FakeClock();
   const driver = memory({ store: memoryStore(clock) });
   const never = new Promise<never>(() => undefined);
-  const locks = createLocks(delegate(driver, { renew: () => never, release: () => never }), { clock, drain: 0 });
+  const locks = createLocks(delegate(driver, { renew: () => never, release: () => never }), { clock });
   await locks.acquire("held");
   const lost = await locks.acquire("lost", { maxHold: "1s" });
   await clock.advance(1_000);

@@ -25,13 +25,13 @@ test("a wait ends when fake time advances", async () => {
 });
 
 test("a lease without renewal expires, and maxHold passes", async () => {
-  const locks = await connect("memory:", { renew: false, ttl: HOUR_MS, drain: 0 });
+  const locks = await connect("memory:", { renew: false, ttl: HOUR_MS });
   const lock = await locks.acquire("k");
   await vi.advanceTimersByTimeAsync(HOUR_MS);
   assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST", reason: "expired" });
   await locks.close();
 
-  const bounded = await connect("memory:", { maxHold: HOUR_MS, drain: 0 });
+  const bounded = await connect("memory:", { maxHold: HOUR_MS });
   const held = await bounded.acquire("k");
   const { signal } = held;
   await vi.advanceTimersByTimeAsync(HOUR_MS - 1_000);

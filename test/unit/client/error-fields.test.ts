@@ -9,7 +9,7 @@ import { FakeClock } from "../../support/fake-clock.ts";
 
 test("a lost lock: reason, keys and the token as text", async () => {
   const clock = new FakeClock();
-  const locks = createLocks(memory({ store: memoryStore(clock) }), { clock, ttl: "10s", renew: false, drain: 0 });
+  const locks = createLocks(memory({ store: memoryStore(clock) }), { clock, ttl: "10s", renew: false });
   const lock = await locks.acquire("order:7");
   const { token } = lock;
   await clock.advance(10_000);

@@ -110,7 +110,7 @@ test("a lock that could not be attached for want of an answer is forgotten", asy
 test("nothing stays open of 10,000 claims whose answers are lost at random", async () => {
   link = chaos(memory({ store }), { seed: 7, loseCall: 0.1, loseReply: 0.2, losePush: 0.5 });
   ledger = createClaimLedger(link);
-  locks = createLocks(ledger.driver, { clock, ttl: "9s", wait: "3s", drain: 0 });
+  locks = createLocks(ledger.driver, { clock, ttl: "9s", wait: "3s" });
   const work = Array.from({ length: 10_000 }, (_, index) =>
     locks.using(`k${index % 4_000}`, { wait: (index % 7) * 500 }, () => undefined).catch(() => undefined),
   );

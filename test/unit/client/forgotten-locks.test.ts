@@ -24,8 +24,8 @@ let other: Locks;
 function open(options: LocksOptions = {}): void {
   clock = new FakeClock();
   const store = memoryStore(clock);
-  locks = createLocks(memory({ store }), { ttl: "300ms", label: "worker-1", clock, drain: 0, ...options });
-  other = createLocks(memory({ store }), { clock, drain: 0 });
+  locks = createLocks(memory({ store }), { ttl: "300ms", label: "worker-1", clock, ...options });
+  other = createLocks(memory({ store }), { clock });
   locks.on("renewed", () => renewals++);
 }
 

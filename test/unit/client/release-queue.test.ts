@@ -31,7 +31,7 @@ function createFixture(
       return release(driver, releases);
     },
   };
-  return { clock, sentAt, locks: createLocks(faultyDriver, { clock, ttl: "9s", drain: 0 }) };
+  return { clock, sentAt, locks: createLocks(faultyDriver, { clock, ttl: "9s" }) };
 }
 
 const refusedError = (): Promise<never> => Promise.reject(new Error("cut off"));

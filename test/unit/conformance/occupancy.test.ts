@@ -14,7 +14,7 @@ afterEach(async () => {
 
 /** A client of a store of its own, so that each is granted what it asks for; all by one clock. */
 function connect(clock: FakeClock): Locks {
-  const locks = createLocks(memory({ store: memoryStore(clock) }), { clock, ttl: TTL_MS, drain: 0 });
+  const locks = createLocks(memory({ store: memoryStore(clock) }), { clock, ttl: TTL_MS });
   clients.push(locks);
   return locks;
 }

@@ -76,7 +76,7 @@ describe.each(Object.entries(FAKED))("fake timers %s", (_how, toFake) => {
   });
 
   test("the store in memory follows them, since they replace performance.now()", async () => {
-    await using locks = createLocks(memory(), { drain: 0 });
+    await using locks = createLocks(memory());
     const lock = await locks.acquire("a", { maxHold: "10m" });
     const timedOut = assert.rejects(locks.acquire("a", { wait: "5s" }), { code: "LOCK_TIMEOUT" });
     await vi.advanceTimersByTimeAsync(5_000);

@@ -15,7 +15,6 @@ export interface RunFlags extends AcquireFlags {
   readonly onLost?: string;
   readonly grace?: string;
   readonly maxHold?: string;
-  readonly replace?: boolean;
   readonly holdAtLeast?: string;
 }
 
@@ -29,7 +28,6 @@ export interface RunOptions extends StoreFlags {
   readonly graceMs: number | undefined;
   readonly conflictExitCode: number | undefined;
   readonly maxHold: number | undefined;
-  readonly replace: boolean;
   readonly holdAtLeast: number | undefined;
   readonly label: string | undefined;
   readonly quiet: boolean;
@@ -53,22 +51,15 @@ export function parseRunOptions(keys: readonly string[], flags: RunFlags, comman
   const graceMs = flags.grace === undefined ? undefined : parseDurationFlag(flags.grace, "--grace");
   if (graceMs !== undefined && typeof ttl === "number") checkGrace(graceMs, ttl);
   const maxHold = flags.maxHold === undefined ? undefined : parseMaxHold(flags.maxHold);
-  const waitMs = parseWait(flags);
-  const replace = flags.replace === true;
-  if (replace && waitMs === 0)
-    throw new CommandError("usage", "--replace waits for the end of the run that it replaces: not with --no-wait");
-  if (replace && request.mode !== "exclusive")
-    throw new CommandError("usage", "--replace is for exclusive locks: not with --shared or --permits");
   return {
     request,
     command: [program, ...args],
-    waitMs,
+    waitMs: parseWait(flags),
     ttl,
     onLost: parseOnLost(flags.onLost ?? "term"),
     graceMs,
     conflictExitCode: parseConflictExitCode(flags.conflictExitCode),
     maxHold,
-    replace,
     holdAtLeast: parseHoldAtLeast(flags.holdAtLeast, { ttl, maxHold }),
     url: flags.url,
     driver: flags.driver,
