@@ -1,8 +1,6 @@
 /** How figures, names and tables stand on the page. */
 
-export function formatCount(value: number): string {
-  return Math.round(value).toLocaleString("en-US");
-}
+import { formatCount } from "../../src/torture/report/format.ts";
 
 /** "87 ms", "1.24 s". */
 export function formatMs(ms: number): string {

@@ -1,9 +1,9 @@
 /** How well torture finds faults: those that are put into Holdfast on purpose. */
 
+import { formatCount } from "../../src/torture/report/format.ts";
 import { MUTANTS } from "../../test/mutation/mutants.ts";
 import { KNOWN_SEEDS } from "../../test/simulation/known-seeds.ts";
 import { TORTURE_MUTANTS } from "../../test/torture/mutants.ts";
-import { formatCount } from "./format.ts";
 
 export function renderMutants(): string[] {
   return [

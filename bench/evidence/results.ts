@@ -24,8 +24,18 @@ export function rowsOf(reports: readonly TortureReport[]): readonly DatedRow[] {
   return reports.flatMap(({ rows, commit, changed, date }) => rows.map((row) => ({ ...row, commit, changed, date })));
 }
 
-/** Of all runs of one subject on one store. */
-export interface Totals {
+type Figures = RunResult["figures"];
+/** Figures of runs that are added up. */
+const SUMMED = [
+  ...(["effectiveFaults", "requests", "holds", "sections", "doubleHolds", "doubleHoldMs", "tokenRegressions"] as const),
+  ...(["staleWritesRefused", "staleWritesAccepted", "staleWritesUnfenced", "losses", "inversions"] as const),
+] as const;
+/** Figures of which the longest of all runs counts. */
+const LONGEST = ["latestNoticeMs", "longestWaitMs"] as const;
+
+/** Of all runs of one subject on one store. `afterCrashMs` is of runs with no other fault, `leftovers` of those that could list them. */
+export interface Totals
+  extends Pick<Figures, (typeof SUMMED)[number] | (typeof LONGEST)[number] | "faults" | "leftovers" | "afterCrashMs"> {
   /** With their versions. */
   readonly storeNames: readonly string[];
   readonly days: readonly string[];
@@ -37,27 +47,7 @@ export interface Totals {
   readonly violations: Readonly<Record<string, number>>;
   /** In which faults were injected. */
   readonly seconds: number;
-  /** By their names. */
-  readonly faults: Readonly<Record<string, number>>;
-  readonly effectiveFaults: number;
-  readonly requests: number;
-  readonly holds: number;
   readonly grants: number;
-  readonly sections: number;
-  readonly doubleHolds: number;
-  readonly doubleHoldMs: number;
-  readonly tokenRegressions: number;
-  readonly staleWritesRefused: number;
-  readonly staleWritesAccepted: number;
-  readonly staleWritesUnfenced: number;
-  readonly losses: number;
-  readonly latestNoticeMs: number;
-  readonly longestWaitMs: number;
-  readonly inversions: number;
-  /** Null: the store cannot list them. */
-  readonly leftovers: number | null;
-  /** In runs with no other fault, in the order of length. */
-  readonly afterCrashMs: readonly number[];
   /** With the reasons. */
   readonly notTested: Readonly<Record<string, string>>;
 }
@@ -65,13 +55,13 @@ export interface Totals {
 /** Their rows may be of several files. */
 export function sumRows(rows: readonly DatedRow[]): Totals {
   const results = rows.filter((row): row is Result => !("error" in row));
-  const total = (count: (figures: RunResult["figures"]) => number): number =>
-    sum(results.map(({ figures }) => count(figures)));
-  const longest = (ms: (figures: RunResult["figures"]) => number): number =>
-    Math.max(0, ...results.map(({ figures }) => ms(figures)));
+  const valuesOf = (name: (typeof SUMMED)[number] | (typeof LONGEST)[number]): readonly number[] =>
+    results.map(({ figures }) => figures[name]);
   const verdict = (name: RunResult["verdict"]): number => results.filter((row) => row.verdict === name).length;
   const counted = results.flatMap(({ figures: { leftovers } }) => (leftovers === null ? [] : [leftovers]));
   return {
+    ...mapNames(SUMMED, (name) => sum(valuesOf(name))),
+    ...mapNames(LONGEST, (name) => Math.max(0, ...valuesOf(name))),
     storeNames: distinct(results.map(({ storeName }) => storeName)),
     days: [...distinct(rows.map(({ date }) => date.slice(0, 10)))].sort(),
     commits: distinct(rows.map(({ commit, changed }) => `${commit}${changed ? " with changes" : ""}`)),
@@ -84,21 +74,7 @@ export function sumRows(rows: readonly DatedRow[]): Totals {
     violations: sumByName(results.map(({ violations }) => violations)),
     seconds: sum(results.map(({ seconds }) => seconds)),
     faults: sumByName(results.map(({ figures }) => figures.faults)),
-    effectiveFaults: total(({ effectiveFaults }) => effectiveFaults),
-    requests: total(({ requests }) => requests),
-    holds: total(({ holds }) => holds),
-    grants: total(grantsOf),
-    sections: total(({ sections }) => sections),
-    doubleHolds: total(({ doubleHolds }) => doubleHolds),
-    doubleHoldMs: total(({ doubleHoldMs }) => doubleHoldMs),
-    tokenRegressions: total(({ tokenRegressions }) => tokenRegressions),
-    staleWritesRefused: total(({ staleWritesRefused }) => staleWritesRefused),
-    staleWritesAccepted: total(({ staleWritesAccepted }) => staleWritesAccepted),
-    staleWritesUnfenced: total(({ staleWritesUnfenced }) => staleWritesUnfenced),
-    losses: total(({ losses }) => losses),
-    latestNoticeMs: longest(({ latestNoticeMs }) => latestNoticeMs),
-    longestWaitMs: longest(({ longestWaitMs }) => longestWaitMs),
-    inversions: total(({ inversions }) => inversions),
+    grants: sum(results.map(({ figures }) => grantsOf(figures))),
     leftovers: counted.length === 0 ? null : sum(counted),
     afterCrashMs: results
       .filter(({ faults }) => faults.join() === "kill")
@@ -108,8 +84,15 @@ export function sumRows(rows: readonly DatedRow[]): Totals {
   };
 }
 
+function mapNames<Name extends string>(
+  names: readonly Name[],
+  toValue: (name: Name) => number,
+): Readonly<Record<Name, number>> {
+  return Object.fromEntries(names.map((name) => [name, toValue(name)])) as Record<Name, number>;
+}
+
 /** A grant of the store may serve several holders, one after the other. Without tokens they cannot be told apart, and holders are counted. */
-function grantsOf({ storeGrants, holds }: RunResult["figures"]): number {
+function grantsOf({ storeGrants, holds }: Figures): number {
   return storeGrants ?? holds;
 }
 

@@ -1,8 +1,9 @@
 /** The rivals' table: by class, each beside Holdfast in the same calls, with the same seeds. */
 
+import { formatCount } from "../../src/torture/report/format.ts";
 import type { TortureReport } from "../torture/report.ts";
 import { HOLDFAST_CLASS } from "../torture/subjects.ts";
-import { formatCount, formatPairs, formatViolations, renderTable } from "./format.ts";
+import { formatPairs, formatViolations, renderTable } from "./format.ts";
 import type { DatedRow } from "./results.ts";
 import { distinct, rowsOf, sumRows } from "./results.ts";
 

@@ -1,8 +1,9 @@
 /** Holdfast's own runs: a line for each store. */
 
 import { FAULT_NAMES } from "../../src/torture/faults.ts";
+import { formatCount } from "../../src/torture/report/format.ts";
 import { quantile } from "../harness/stats.ts";
-import { formatCount, formatDays, formatMs, formatPairs, formatSpan, formatViolations, renderTable } from "./format.ts";
+import { formatDays, formatMs, formatPairs, formatSpan, formatViolations, renderTable } from "./format.ts";
 import { crashGoalOf, grantGoalOf, noticeGoalOf } from "./goals.ts";
 import type { DatedRow, Totals } from "./results.ts";
 import { distinct, sumRows } from "./results.ts";

@@ -264,18 +264,13 @@ export class Client {
     const joinedByKey = this.#findJoined(target);
     const parts = splitParts(target, joinedByKey, context.traits.manyKeys);
     const joinedHolds = [...new Set(joinedByKey.values())];
-    const heldKeys = this.flowHolds.listKeys();
+    const partSettings = { ...settings, heldKeys: this.flowHolds.listKeys() };
     const startedAt = clock.now();
     // before the first await: otherwise the outer holder could release the lock while this request waits
     for (const localHold of joinedHolds) localHold.refCount++;
     try {
       for (;;) {
-        const acquired = await this.#acquireParts(
-          context,
-          parts,
-          { ...settings, heldKeys },
-          startedAt + settings.waitMs,
-        );
+        const acquired = await this.#acquireParts(context, parts, partSettings, startedAt + settings.waitMs);
         if (acquired === null) {
           await releaseAll(joinedHolds);
           return null;

@@ -120,6 +120,6 @@ export class FlowHolds {
   /** The innermost frame of this flow; null inside withoutCurrentLock(). */
   get #frame(): FlowFrame | null {
     const frame = this.#storage?.getStore() ?? null;
-    return frame?.boundary === currentBoundary() ? frame : null;
+    return frame !== null && frame.boundary === currentBoundary() ? frame : null;
   }
 }

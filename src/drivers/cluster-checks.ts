@@ -32,7 +32,7 @@ export async function checkTrip(what: string, run: () => Promise<unknown>): Prom
   return { status: "ok", name: "trip", message: `${(performance.now() - startedAt).toFixed(2)} ms for ${what}` };
 }
 
-/** A check that needs a right which this user lacks is "unknown", not a failure. @param failure what is said before the reason */
+/** Without the right to read, the check is "unknown", not failed. @param failure the beginning of its message, before the reason */
 export async function checkReadable(name: string, failure: string, check: () => Promise<Check>): Promise<Check> {
   try {
     return await check();

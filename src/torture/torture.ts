@@ -32,9 +32,10 @@ import type { PlaceProxy } from "./place-proxy.ts";
 import { startPlaceProxy } from "./place-proxy.ts";
 import type { ChildCommand } from "./processes/child-command.ts";
 import { endWithParent } from "./processes/end-with-parent.ts";
+import type { ProxiedStore } from "./store-urls.ts";
 import { findProxyTargets } from "./store-urls.ts";
-import type { StartedStore, StoreFault } from "./stores/started-store.ts";
-import { STORE_FAULT_REASONS, STORE_FAULTS } from "./stores/started-store.ts";
+import type { StartedStore } from "./stores/started-store.ts";
+import { isStoreFault, STORE_FAULT_REASONS } from "./stores/started-store.ts";
 import type { WorkerSettings } from "./worker.ts";
 import type { WorkerPoolOptions } from "./worker-pool.ts";
 import { WorkerPool } from "./worker-pool.ts";
@@ -141,10 +142,7 @@ export async function runTorture(options: TortureOptions): Promise<TortureResult
 }
 
 /** One for each place; none if the store has no addresses for them. */
-async function startProxies(
-  { workers }: TortureOptions,
-  proxied: ReturnType<typeof findProxyTargets>,
-): Promise<readonly PlaceProxy[]> {
+async function startProxies({ workers }: TortureOptions, proxied: ProxiedStore | null): Promise<readonly PlaceProxy[]> {
   if (proxied === null) return [];
   return Promise.all(Array.from({ length: workers }, () => startPlaceProxy(proxied.targets)));
 }
@@ -255,10 +253,6 @@ function chooseFaults(
     else if (!store.faults.includes(name)) notTested[name] = STORE_FAULT_REASONS[name];
   }
   return { faults: faults.filter((name) => notTested[name] === undefined), notTested };
-}
-
-function isStoreFault(name: FaultName): name is StoreFault {
-  return (STORE_FAULTS as readonly string[]).includes(name);
 }
 
 interface RunningRegister {

@@ -38,7 +38,10 @@ export interface WorkerSettings extends SubjectOptions {
 export type WorkerCommand =
   /** Does nothing else for a time, as a long computation does. */
   | { readonly command: "block"; readonly ms: number }
-  /** What it holds is given back soon, and its next holds of long keys last so long. It says on standard output that one has begun. */
+  /**
+   * Releases the present holds soon, and makes holds of long keys that begin within half a lease last so long. The worker prints "holding"
+   * when one begins.
+   */
   | { readonly command: "hold"; readonly ms: number }
   /** Moves this process's wall clock. */
   | { readonly command: "clock"; readonly ms: number }

@@ -50,7 +50,7 @@ export const WRAPPING_MUTANTS: readonly Mutant[] = [
   {
     name: "a request inside withoutCurrentLock() joins the lock of its flow",
     file: "src/client/reentrancy.ts",
-    find: "return frame?.boundary === currentBoundary() ? frame : null;",
+    find: "return frame !== null && frame.boundary === currentBoundary() ? frame : null;",
     replace: "return frame;",
     tests: "test/unit/wrapping/wrap.test.ts",
   },

@@ -15,7 +15,7 @@ const sandbox = cliSandbox();
 const SEED = Number(process.env.HOLDFAST_SEED ?? Date.now() % 1_000_000);
 const TIMEOUT = { timeout: IS_LONG_RUN ? 1_800_000 : 120_000 };
 const TIME = IS_LONG_RUN ? "15m" : "10s";
-/** In the short form one of each kind: our server, one server of others, and several. */
+/** In the short form one of each kind: our server, one server of others, and several. The suite of NATS installs its program. */
 const STORES: readonly StoreName[] = IS_LONG_RUN
   ? STORE_NAMES.filter((name) => name !== "nats")
   : ["server", "server-tcp", "redis", "redis-sentinel"];

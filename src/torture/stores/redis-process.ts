@@ -7,7 +7,7 @@ import { freePort } from "../processes/free-port.ts";
 import { versionOf } from "./programs.ts";
 
 export const REDIS_PROGRAM = "redis-server";
-/** Everything that was acknowledged outlives the process. The log of changes is never written anew: that would only take time. */
+/** Every change that was acknowledged survives the end of the process. The append-only file is never rewritten, which would only take time. */
 const DURABLE = ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--auto-aof-rewrite-percentage", "0"];
 /** Otherwise a replica waits five seconds for further ones. */
 export const IMMEDIATE_REPLICATION: readonly string[] = ["--repl-diskless-sync-delay", "0"];
@@ -23,7 +23,7 @@ export function redisVersion(): string {
   return versionOf(REDIS_PROGRAM, ["--version"]);
 }
 
-/** @param settings further arguments @param configFile one that the server writes anew */
+/** @param settings further arguments @param configFile a file to which the server writes changes of its configuration */
 export async function createRedisProcess(
   directory: string,
   settings: readonly string[] = [],

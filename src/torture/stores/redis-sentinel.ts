@@ -39,7 +39,7 @@ export interface SentinelPlace {
   readonly downAfterMs: number;
 }
 
-/** The configuration of a Sentinel, which it writes anew. */
+/** The first content of a configuration file: the Sentinel adds its state to it. */
 export function sentinelConfiguration({ index, directory, port, masterPort, downAfterMs }: SentinelPlace): string {
   // the last one only votes: if all stood for election at once, each would vote for itself, again and again
   const patienceMs = index < SENTINEL_COUNT - 1 ? downAfterMs : downAfterMs + 60_000;

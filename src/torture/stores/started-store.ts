@@ -1,6 +1,7 @@
 /** A store that torture has started, and may therefore harm. */
 
 import type { Random } from "../../testing/random.ts";
+import type { ChildCommand } from "../processes/child-command.ts";
 
 /** What a store may be struck by. Of a store of several servers it strikes one of them, or each in its turn. */
 export const STORE_FAULTS = [
@@ -12,6 +13,10 @@ export const STORE_FAULTS = [
   "power-loss",
 ] as const;
 export type StoreFault = (typeof STORE_FAULTS)[number];
+
+export function isStoreFault(name: string): name is StoreFault {
+  return (STORE_FAULTS as readonly string[]).includes(name);
+}
 
 /** Why a store is not struck by a fault that it does not have. */
 export const STORE_FAULT_REASONS: Readonly<Record<StoreFault, string>> = {
@@ -46,7 +51,7 @@ export interface StoreSetup {
   /** For its data. */
   readonly directory: string;
   /** The command of this program. */
-  readonly holdfast: readonly [string, ...string[]];
+  readonly holdfast: ChildCommand;
   /** It is set up for these, if it can have them. */
   readonly faults: readonly StoreFault[];
 }

@@ -8,7 +8,7 @@ import type { Fault, Strike } from "../../../src/torture/nemesis.ts";
 import { injectFault } from "../../../src/torture/nemesis.ts";
 import type { PlaceProxy } from "../../../src/torture/place-proxy.ts";
 import type { StartedStore } from "../../../src/torture/stores/started-store.ts";
-import { STORE_FAULTS } from "../../../src/torture/stores/started-store.ts";
+import { isStoreFault } from "../../../src/torture/stores/started-store.ts";
 import { WorkerPool } from "../../../src/torture/worker-pool.ts";
 import type { RunningProcess } from "../../support/processes/process-harness.ts";
 import type { SmallDisk } from "../../support/processes/small-disk.ts";
@@ -102,11 +102,10 @@ export function tortureFaults(store: Pick<StartedStore, "faults" | "inject">, pr
 
 /** Every pair of two different faults of these. The store is struck by one at a time. */
 export function faultPairs(faults: readonly Fault[]): Pair[] {
-  const isOfStore = ({ name }: Fault): boolean => (STORE_FAULTS as readonly string[]).includes(name);
   return faults.flatMap((first, index) =>
     faults
       .slice(index + 1)
-      .filter((second) => !(isOfStore(first) && isOfStore(second)))
+      .filter((second) => !(isStoreFault(first.name) && isStoreFault(second.name)))
       .map((second): Pair => [first, second]),
   );
 }

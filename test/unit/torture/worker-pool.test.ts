@@ -59,7 +59,7 @@ test("faults wait until all workers take locks", TIMEOUT, async () => {
   await pool.abort();
 });
 
-test("a fault waits until its worker holds locks, and no longer than it is told to", TIMEOUT, async () => {
+test("a fault waits until its worker holds locks, and no longer than the time that it gives", TIMEOUT, async () => {
   const { pool } = startPool(`
     process.stdout.write("ready");
     process.stdin.on("data", (text) => String(text).includes('"ms":7') && process.stdout.write("holding"));

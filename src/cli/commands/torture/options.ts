@@ -3,7 +3,7 @@
 import { resolve } from "node:path";
 import type { FaultName } from "../../../torture/faults.ts";
 import { FAULT_NAMES } from "../../../torture/faults.ts";
-import { STORE_FAULTS } from "../../../torture/stores/started-store.ts";
+import { isStoreFault } from "../../../torture/stores/started-store.ts";
 import type { StoreName } from "../../../torture/stores/stores.ts";
 import { STORE_NAMES } from "../../../torture/stores/stores.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";
@@ -103,10 +103,6 @@ function parseFaults(text: string | undefined, isUsersStore: boolean): FaultName
       );
     return fault;
   });
-}
-
-function isStoreFault(name: FaultName): boolean {
-  return (STORE_FAULTS as readonly string[]).includes(name);
 }
 
 function parseSeed(text: string): number {
